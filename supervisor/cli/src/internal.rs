@@ -1,0 +1,62 @@
+//! Programs of a group, started by the daemon. Their output is the component's log.
+
+use crate::args::Internal;
+use crate::{block_on, print, replay};
+use socialweb_ctl::Exit;
+use socialweb_k3s::{BringUp, bring_up};
+use socialweb_openbao::{FirstStart, Outcome, Ports, first_start};
+use std::path::{Path, PathBuf};
+
+/// Runs one.
+///
+/// # Errors
+/// Why the task is not done; the daemon shows it as the component's last words.
+pub fn run(task: Internal) -> anyhow::Result<Exit> {
+    match task {
+        Internal::TenantCredentials { group_dir } => tenant_credentials(&group_dir),
+        Internal::KineExec { dsn_file, argv } => Err(socialweb_kine::exec_with_dsn(&dsn_file, &argv).into()),
+        Internal::OpenbaoFirstStart { group_dir, binary, api_port, cluster_port } => {
+            openbao_first_start(FirstStart { binary, group_dir, ports: Ports { api: api_port, cluster: cluster_port } })
+        }
+        Internal::BringUp { group_dir, cluster, https_port, openbao_port } => {
+            make_cluster(group_dir, cluster, https_port, openbao_port)
+        }
+        Internal::Replay { file, last } => replay::run(&file, last),
+    }
+}
+
+fn tenant_credentials(group_dir: &Path) -> anyhow::Result<Exit> {
+    let report = socialweb_credentials::ensure(group_dir)?;
+    let mut text = String::new();
+    for name in &report.created {
+        text.push_str(&format!("made {name}\n"));
+    }
+    for (name, why) in &report.renewed {
+        text.push_str(&format!("renewed {name}: {why}\n"));
+    }
+    text.push_str("the credentials are in order\n");
+    print(text)?;
+    Ok(Exit::Done)
+}
+
+fn openbao_first_start(task: FirstStart) -> anyhow::Result<Exit> {
+    let outcome = block_on(async { Ok(first_start(&task).await?) })?;
+    print(match outcome {
+        Outcome::AlreadyDone => "the vault was there\n",
+        Outcome::Made => "the vault is made and proven\n",
+    })?;
+    Ok(Exit::Done)
+}
+
+fn make_cluster(group_dir: PathBuf, cluster: String, https_port: u16, openbao_port: u16) -> anyhow::Result<Exit> {
+    let program = std::env::current_exe()?;
+    let task = BringUp { program, group_dir, cluster, https_port, openbao_port };
+    let done = block_on(async { Ok(bring_up(&task).await?) })?;
+    print(format!(
+        "{} answers, with the namespaces {}; the operator's kubeconfig is {}\n",
+        done.url,
+        done.namespaces.join(" "),
+        done.kubeconfig.display()
+    ))?;
+    Ok(Exit::Done)
+}

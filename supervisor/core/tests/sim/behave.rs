@@ -1,0 +1,114 @@
+//! What a program of the model does.
+
+use super::rng::Rng;
+use socialweb_core::Role;
+
+/// How a spawn goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exec {
+    /// exec after so many ms; the child is in its cgroup at once.
+    Works(u64),
+    /// exec fails after so many ms.
+    Fails(u64),
+    /// Never execs; can be killed.
+    Hangs,
+    /// The child is in its cgroup only after so many ms: a kill before that finds nobody.
+    Late(u64),
+}
+
+/// One program.
+#[derive(Debug, Clone, Copy)]
+pub struct Behaviour {
+    pub exec: Exec,
+    /// The readiness probe holds so many ms after exec.
+    pub ready: Option<u64>,
+    /// Ends by itself so many ms after exec, with this status.
+    pub exits: Option<(u64, i32)>,
+    /// Ends so many ms after the stop signal.
+    pub term: Option<u64>,
+    /// A second process that takes no signal but the kill.
+    pub stray: bool,
+    /// For so many ms after the first kill nothing of it goes away.
+    pub unkillable: u64,
+    /// The liveness probe fails from so many ms after exec on.
+    pub hangs: Option<u64>,
+    /// The cgroup's counters grow until it is ready.
+    pub progress: bool,
+}
+
+impl Behaviour {
+    pub fn normal() -> Self {
+        Behaviour {
+            exec: Exec::Works(2),
+            ready: Some(50),
+            exits: None,
+            term: Some(20),
+            stray: false,
+            unkillable: 0,
+            hangs: None,
+            progress: false,
+        }
+    }
+
+    pub fn exits(after: u64, code: i32) -> Self {
+        Behaviour { exits: Some((after, code)), ready: None, ..Self::normal() }
+    }
+
+    pub fn serves(until: u64, code: i32) -> Self {
+        Behaviour { exits: Some((until, code)), ..Self::normal() }
+    }
+
+    pub fn ignores_term() -> Self {
+        Behaviour { term: None, ..Self::normal() }
+    }
+
+    pub fn never_ready() -> Self {
+        Behaviour { ready: None, ..Self::normal() }
+    }
+
+    pub fn leaves_stray() -> Self {
+        Behaviour { stray: true, ..Self::normal() }
+    }
+
+    pub fn unkillable(ms: u64) -> Self {
+        Behaviour { unkillable: ms, ..Self::ignores_term() }
+    }
+
+    pub fn exec(exec: Exec) -> Self {
+        Behaviour { exec, ..Self::normal() }
+    }
+
+    pub fn slow(ready: u64) -> Self {
+        Behaviour { ready: Some(ready), progress: true, ..Self::normal() }
+    }
+
+    pub fn hangs(after: u64) -> Self {
+        Behaviour { hangs: Some(after), ..Self::normal() }
+    }
+
+    /// What a program does of which nobody said anything.
+    pub fn usual(role: Role, ends: bool) -> Self {
+        if role == Role::Main && !ends { Self::normal() } else { Self::exits(5, 0) }
+    }
+
+    pub fn random(rng: &mut Rng, role: Role, ends: bool) -> Self {
+        let mut b = match rng.below(20) {
+            0 => Self::ignores_term(),
+            1 => Self::exits(rng.below(300), 1),
+            2 => Self::serves(rng.below(3_000), rng.below(2) as i32),
+            3 => Self::never_ready(),
+            4 | 5 => Self::leaves_stray(),
+            6 => Self::unkillable(rng.below(30_000)),
+            7 => Self::exec(Exec::Fails(rng.below(100))),
+            8 => Self::exec(Exec::Hangs),
+            9 => Self::exec(Exec::Late(rng.below(8_000))),
+            10 => Self::slow(rng.below(200_000)),
+            11 => Self::hangs(rng.below(20_000)),
+            _ => Self::usual(role, ends),
+        };
+        if ends && b.exits.is_none() && rng.percent(80) {
+            b.exits = Some((rng.below(500), i32::from(rng.percent(20))));
+        }
+        b
+    }
+}

@@ -1,0 +1,223 @@
+//! The loop: one task that owns the [`Host`] and takes, in this order: ended children, outcomes, requests, signals, time.
+
+use super::watch::Saying;
+use super::{Again, Containment, Host, Msg};
+use crate::manager::Manager;
+use socialweb_core::{Event, Why};
+use socialweb_sys::socket::{Datagram, NotifySocket};
+use std::io;
+use std::time::Duration;
+use tokio::io::unix::AsyncFd;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc::UnboundedReceiver;
+
+/// While a stop waits for the last process, it is looked for this often even without a word from the kernel: the fallback
+/// has no other way, and with cgroups it covers what no event tells.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// Outcomes taken before the other sources get their turn.
+const BATCH: usize = 256;
+/// While stopping, systemd is told this often that it takes longer.
+const EXTEND_EVERY: Duration = Duration::from_secs(5);
+/// ... by this much: above the longest rung that goes by without an event (the server's grace of 75 s).
+const EXTEND_BY: Duration = Duration::from_secs(90);
+
+/// What the loop listens to besides its own tasks.
+pub(crate) struct Inlets {
+    pub messages: UnboundedReceiver<Msg>,
+    pub notify: AsyncFd<NotifySocket>,
+    pub manager: Manager,
+    pub signals: Signals,
+}
+
+/// The signals that mean something to the daemon.
+pub(crate) struct Signals {
+    child: Signal,
+    hangup: Signal,
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    /// Takes them over; from here on none of them ends the process.
+    pub fn take() -> io::Result<Signals> {
+        Ok(Signals {
+            child: signal(SignalKind::child())?,
+            hangup: signal(SignalKind::hangup())?,
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+}
+
+/// What the loop woke for.
+enum Wake {
+    Child,
+    Message(Msg),
+    Command(crate::admin::Command),
+    Datagram(io::Result<Datagram>),
+    Emptied,
+    Reload,
+    Shutdown,
+    Time,
+    Look,
+    Alive,
+    Extend,
+}
+
+impl Host {
+    /// Runs until a shutdown is complete.
+    pub async fn drive(&mut self, mut inlets: Inlets) {
+        let beat = inlets.manager.watchdog_interval().map(|limit| limit / 2).unwrap_or(Duration::from_secs(3600));
+        let watched = inlets.manager.watchdog_interval().is_some();
+        let mut alive = tokio::time::interval(beat);
+        let mut extend = tokio::time::interval(EXTEND_EVERY);
+        inlets.manager.ready();
+        self.tell_status(&inlets.manager);
+        loop {
+            let wake = self.wait(&mut inlets, &mut alive, &mut extend, watched).await;
+            self.wake(wake, &mut inlets);
+            if self.stopping && self.is_quiet() {
+                return;
+            }
+        }
+    }
+
+    async fn wait(
+        &mut self,
+        inlets: &mut Inlets,
+        alive: &mut tokio::time::Interval,
+        extend: &mut tokio::time::Interval,
+        watched: bool,
+    ) -> Wake {
+        let deadline = self.next_deadline().map(|at| self.clock.instant(at));
+        let looking = !self.emptying.is_empty();
+        let signals = &mut inlets.signals;
+        tokio::select! {
+            biased;
+            _ = signals.child.recv() => Wake::Child,
+            Some(message) = inlets.messages.recv() => Wake::Message(message),
+            () = emptied(&mut self.containment), if looking => Wake::Emptied,
+            Some(command) = self.port.commands.recv() => Wake::Command(command),
+            datagram = receive(&inlets.notify) => Wake::Datagram(datagram),
+            _ = signals.terminate.recv() => Wake::Shutdown,
+            _ = signals.interrupt.recv() => Wake::Shutdown,
+            _ = signals.hangup.recv() => Wake::Reload,
+            () = sleep_until(deadline) => Wake::Time,
+            () = tokio::time::sleep(LOOK_AGAIN), if looking => Wake::Look,
+            _ = alive.tick(), if watched => Wake::Alive,
+            _ = extend.tick(), if self.stopping => Wake::Extend,
+        }
+    }
+
+    fn wake(&mut self, wake: Wake, inlets: &mut Inlets) {
+        match wake {
+            Wake::Child => self.reap(),
+            Wake::Message(message) => {
+                self.message(message);
+                for _ in 0..BATCH {
+                    let Ok(message) = inlets.messages.try_recv() else { break };
+                    self.message(message);
+                }
+                self.tell_status(&inlets.manager);
+            }
+            Wake::Command(command) => self.answer(command),
+            Wake::Datagram(Ok(datagram)) => self.datagram(&datagram),
+            Wake::Datagram(Err(error)) => self.warn(None, format!("the notify socket cannot be read: {error}")),
+            Wake::Emptied | Wake::Look => {
+                self.check_emptying();
+                self.drain();
+            }
+            Wake::Reload => {
+                inlets.manager.reloading();
+                self.reload();
+                inlets.manager.ready();
+            }
+            Wake::Shutdown => self.begin_shutdown(),
+            Wake::Time => self.tick(),
+            Wake::Alive => inlets.manager.alive(),
+            Wake::Extend => inlets.manager.extend_timeout(EXTEND_BY),
+        }
+        if self.stopping && !self.said_stopping {
+            self.said_stopping = true;
+            inlets.manager.stopping();
+            inlets.manager.extend_timeout(EXTEND_BY);
+        }
+    }
+
+    fn message(&mut self, message: Msg) {
+        match message {
+            Msg::Event(group, event) => self.feed(&group, event),
+            Msg::Exec(key, result) => self.exec_done(&key, result),
+            Msg::Said(key, saying) => self.said(&key, saying),
+            Msg::ExecProbe(ask) => self.start_probe(ask),
+            Msg::Again(Again::RemoveRun(key, tries)) => self.remove_run(&key, tries),
+            Msg::Again(Again::RemoveGroup(group, tries)) => self.remove_group(&group, tries),
+        }
+        self.drain();
+    }
+
+    /// A datagram counts for the run whose process sent it, as the kernel says.
+    fn datagram(&mut self, datagram: &Datagram) {
+        // Without the kernel's word on who sent it, it is nobody's.
+        let Some(sender) = &datagram.sender else { return };
+        let key = match self.pids.get(&sender.pid) {
+            Some(owner) => Some(owner.key().clone()),
+            None => self.run_of(sender.pid, sender.cgroup().as_deref()),
+        };
+        let Some(key) = key.filter(|key| self.births.contains_key(key)) else {
+            return self.warn(None, format!("a notify datagram of pid {} is ignored: it is no process of a run", sender.pid));
+        };
+        if datagram.value("READY") == Some("1") {
+            self.said(&key, Saying::Ready);
+        }
+        if datagram.value("WATCHDOG") == Some("1") {
+            self.said(&key, Saying::Alive);
+        }
+        if datagram.value("EXTEND_TIMEOUT_USEC").is_some() {
+            let (component, birth) = (key.component.clone(), key.birth);
+            self.feed(&key.group, Event::Progress { component, birth });
+        }
+    }
+
+    /// Everything down, in order; a second request changes nothing.
+    pub fn begin_shutdown(&mut self) {
+        if std::mem::replace(&mut self.stopping, true) {
+            return self.say_host("still stopping; every group goes down in its order".into());
+        }
+        self.say_host("stopping: every group goes down in its order".into());
+        let groups: Vec<_> = self.groups.keys().cloned().collect();
+        for group in groups {
+            self.feed(&group, Event::Stop { why: Why::Shutdown });
+        }
+    }
+}
+
+async fn sleep_until(deadline: Option<tokio::time::Instant>) {
+    match deadline {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits for news of cgroups that are being emptied.
+async fn emptied(containment: &mut Containment) {
+    let Containment::Cgroups { watcher: Some(watcher), .. } = containment else { return std::future::pending().await };
+    loop {
+        let Ok(mut ready) = watcher.readable_mut().await else { return std::future::pending().await };
+        let ids = ready.get_inner_mut().read_events().unwrap_or_default();
+        ready.clear_ready();
+        if !ids.is_empty() {
+            return;
+        }
+    }
+}
+
+async fn receive(socket: &AsyncFd<NotifySocket>) -> io::Result<Datagram> {
+    loop {
+        let mut ready = socket.readable().await?;
+        match ready.try_io(|socket| socket.get_ref().recv()) {
+            Ok(received) => return received,
+            Err(_would_block) => {}
+        }
+    }
+}

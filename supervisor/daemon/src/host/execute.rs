@@ -1,0 +1,95 @@
+//! Performs core's actions. Each has an outcome that comes back as an event, at once or later.
+
+use super::live::Key;
+use super::{Containment, Host};
+use socialweb_core::{Action, Event, GroupName, GroupView, Phase, Receipt};
+
+impl Host {
+    pub(super) fn execute(&mut self, group: &GroupName, action: Action) {
+        let key = |component, birth| Key { group: group.clone(), component, birth };
+        match action {
+            Action::ReapSurvivors => self.reap_survivors(group),
+            Action::Lease => self.probe_leases(group),
+            Action::Request { permit } => self.budget.request(group, permit),
+            Action::Return { permit } => self.budget.give_back(group, &permit),
+            Action::MakeCgroup => self.make_group(group),
+            Action::Spawn { component, birth, role } => self.spawn_run(key(component, birth), role),
+            Action::Probe { component, birth, what } => self.probe_run(key(component, birth), what),
+            Action::Signal { component, birth, signal } => self.signal_run(&key(component, birth), signal),
+            Action::AwaitEmpty { component, birth } => self.empty_run(&key(component, birth), false),
+            Action::KillCgroup { component, birth } => self.empty_run(&key(component, birth), true),
+            Action::RemoveCgroup { component, birth } => self.remove_run(&key(component, birth), 0),
+            Action::RemoveGroup => self.remove_group(group, 0),
+            // No path is configured in front of a tenant yet: shut is what it always is, and that was just looked at.
+            Action::ShutPath => self.later(group, Event::PathShut),
+            // Leases are sticky; nothing is given back but by a delete.
+            Action::Release => {}
+            Action::Publish { view } => self.publish(group, *view),
+            Action::Receipt { receipt } => self.keep_receipt(group, &receipt),
+        }
+    }
+
+    /// A sticky port is probed before every start; its holder is named, and nothing moves (law L9).
+    fn probe_leases(&mut self, group: &GroupName) {
+        let ports = self.groups.get(group).and_then(|h| h.machine.spec()).map(|s| s.ports.clone()).unwrap_or_default();
+        let taken = ports.into_iter().find(|(_, port)| socialweb_sys::port::is_free(*port).is_err());
+        let event = match taken {
+            None => Event::LeasesGranted,
+            Some((role, port)) => {
+                let holder = socialweb_sys::port::holder_of(port).unwrap_or_else(|| "an unknown process".into());
+                Event::LeaseTaken { role, port, holder }
+            }
+        };
+        self.later(group, event);
+    }
+
+    fn make_group(&mut self, group: &GroupName) {
+        let made = match &self.containment {
+            Containment::Cgroups { tree, .. } => tree.child(group.as_str()).create().map_err(|e| super::say::chain(&e)),
+            Containment::Fallback => Ok(()),
+        };
+        let runtime = self.paths.runtime.join(group.as_str());
+        let made = made.and_then(|()| make_private(&runtime));
+        self.later(group, made.map_or_else(|error| Event::CgroupFailed { error }, |()| Event::CgroupMade));
+    }
+
+    fn publish(&mut self, group: &GroupName, view: GroupView) {
+        let now = self.clock.now();
+        let Some(held) = self.groups.get_mut(group) else { return };
+        let before = std::mem::replace(&mut held.view, view);
+        let view = &held.view;
+        if before.generation != view.generation {
+            held.start_began = Some(now);
+        }
+        if view.phase == Phase::Ready
+            && before.phase != Phase::Ready
+            && let Some(began) = held.start_began.take()
+        {
+            held.last_start_ms = u64::try_from(now.since(began).as_millis()).ok();
+        }
+        self.say_change(group, &before);
+        self.port.changed();
+        if matches!(self.groups[group].view.phase, Phase::Parked | Phase::Absent) && self.groups[group].delete {
+            self.finish_delete(group);
+        }
+    }
+
+    fn keep_receipt(&mut self, group: &GroupName, receipt: &Receipt) {
+        let mut receipt = receipt.clone();
+        if let Some(held) = self.groups.get_mut(group) {
+            receipt.strays.append(&mut held.strays);
+        }
+        let folder = self.state.layout().receipts(group);
+        if let Err(error) = crate::state::Receipts::new(folder).save(&receipt) {
+            self.warn(Some(group), format!("the receipt is not kept: {}", super::say::chain(&error)));
+        }
+        self.say_receipt(group, &receipt);
+    }
+}
+
+/// Makes a folder that only we can enter.
+pub(crate) fn make_private(path: &std::path::Path) -> Result<(), String> {
+    use std::os::unix::fs::DirBuilderExt;
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+    made.map_err(|e| format!("cannot make the folder {}: {e}; check the owner and the free space above it", path.display()))
+}

@@ -1,0 +1,109 @@
+//! The one owner of waits: every ended child is looked at while it is a zombie, attributed, and collected here.
+
+use super::live::{Key, Owner, exit_status};
+use super::{Containment, Host};
+use socialweb_core::event::ReapedBy;
+use socialweb_core::{Birth, ComponentName, Event, ExitStatus, GroupName};
+use socialweb_sys::process::{self, Proc};
+use socialweb_sys::reap::{self, Zombie};
+
+impl Host {
+    /// Collects every child that has ended. Called on SIGCHLD, which may stand for many.
+    pub fn reap(&mut self) {
+        loop {
+            match reap::next_zombie() {
+                Ok(Some(zombie)) => self.collect(zombie),
+                Ok(None) => break,
+                Err(error) => {
+                    self.warn(None, format!("cannot look for ended children: {error}"));
+                    break;
+                }
+            }
+        }
+        self.check_emptying();
+        self.drain();
+    }
+
+    fn collect(&mut self, zombie: Zombie) {
+        let owner = self.pids.remove(&zombie.pid);
+        if owner.is_none() {
+            self.note_stray(&zombie);
+        }
+        let pid = zombie.pid;
+        let status = match zombie.collect() {
+            Ok(status) => exit_status(status),
+            Err(error) => {
+                self.warn(None, format!("cannot collect pid {pid}: {error}"));
+                ExitStatus::Unknown
+            }
+        };
+        match owner {
+            Some(Owner::Leader(key)) => self.leader_exited(&key, status),
+            Some(Owner::Probe(_, tell)) => drop(tell.send(status)),
+            None => {}
+        }
+    }
+
+    fn leader_exited(&mut self, key: &Key, status: ExitStatus) {
+        let Some(live) = self.births.get_mut(key) else { return };
+        live.exited = true;
+        live.status = Some(status);
+        // exec is decided by now, but its message may still be on the way; Exited must not overtake Spawned.
+        if live.exec.is_none() {
+            self.leader_gone(key);
+        }
+    }
+
+    /// The leader was waited for, and it is known how its exec went.
+    pub(super) fn leader_gone(&mut self, key: &Key) {
+        let Some(live) = self.births.get_mut(key) else { return };
+        let (component, birth) = (key.component.clone(), key.birth);
+        let event = match (live.exec_failed.take(), live.status) {
+            (Some(error), _) => Event::SpawnFailed { component, birth, error },
+            (None, status) => Event::Exited { component, birth, status: status.unwrap_or(ExitStatus::Unknown) },
+        };
+        self.feed(&key.group, event);
+    }
+
+    /// An orphan ended: remembered with its run while that is being emptied.
+    fn note_stray(&mut self, zombie: &Zombie) {
+        let Some(key) = self.run_of(zombie.pid, zombie.cgroup.as_deref()) else { return };
+        let Some(live) = self.births.get_mut(&key) else { return };
+        let Some(emptying) = live.emptying else { return };
+        if live.others.iter().any(|o| o.pid == zombie.pid) {
+            return;
+        }
+        let by = if emptying.kill { ReapedBy::CgroupKill } else { ReapedBy::Itself };
+        live.others.push(super::ladder::reaped(&key.component, zombie.pid, zombie.start_time, zombie.comm.clone(), by));
+    }
+
+    /// The run that a process belongs to: by its cgroup, else by its marker.
+    pub(super) fn run_of(&self, pid: u32, cgroup: Option<&str>) -> Option<Key> {
+        if let (Containment::Cgroups { tree, .. }, Some(path)) = (&self.containment, cgroup)
+            && let Some([group, component, birth, ..]) = tree.parts(path).as_deref()
+        {
+            return parse_key(group, component, birth);
+        }
+        let marker = process::environ_value(pid, super::spawn::MARKER)?;
+        let mut parts = marker.strip_prefix(&self.paths.id)?.strip_prefix('/')?.split('/');
+        parse_key(parts.next()?, parts.next()?, parts.next()?)
+    }
+
+    /// Children of ours that are no leaders and no probes, with their markers: what components left behind. With the
+    /// daemon as subreaper all of it comes here, wherever it moved.
+    pub(super) fn strays(&self) -> Vec<Proc> {
+        let unknown = |pid: &u32| !self.pids.contains_key(pid);
+        let children = process::children().unwrap_or_default();
+        let marker = |pid| process::environ_value(pid, super::spawn::MARKER).unwrap_or_default();
+        let pin = |pid| Proc::pinned(pid, |_| Some(marker(pid))).ok().flatten();
+        children.into_iter().filter(unknown).filter_map(pin).collect()
+    }
+}
+
+fn parse_key(group: &str, component: &str, birth: &str) -> Option<Key> {
+    Some(Key {
+        group: GroupName::new(group).ok()?,
+        component: ComponentName::new(component).ok()?,
+        birth: Birth(birth.parse().ok()?),
+    })
+}

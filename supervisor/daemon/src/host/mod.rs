@@ -1,0 +1,306 @@
+//! The host: all groups, what runs of them, and the one place where events meet machines.
+//!
+//! One task owns a [`Host`]; nothing here is shared or locked. Everything that can take time (an exec, a probe, a sweep, a
+//! removal) is a task or a kernel notification that ends in a [`Msg`] to this task.
+//!
+//! Map:
+//! - [`drive`]: the loop: what it waits for, and in which order it takes it.
+//! - [`live`]: one run of one component in the shell: pidfd, cgroup, pipes, probe.
+//! - [`execute`]: performs core's actions.
+//! - [`spawn`]: a launch becomes a process.
+//! - [`ladder`]: signal, kill, wait for empty, remove.
+//! - [`exits`]: the one owner of waits; strays.
+//! - [`sweep`]: survivors of an earlier daemon.
+//! - [`watch`]: readiness, liveness, progress, notify datagrams.
+//! - [`reload`]: sources become declarations.
+//! - [`answer`]: what people ask through the admin socket.
+//! - [`say`]: events and status for people, journal and systemd.
+
+pub(crate) mod answer;
+pub(crate) mod drive;
+pub(crate) mod execute;
+pub(crate) mod exits;
+pub(crate) mod ladder;
+pub(crate) mod live;
+pub(crate) mod reload;
+pub(crate) mod say;
+pub(crate) mod spawn;
+pub(crate) mod sweep;
+pub(crate) mod watch;
+
+use crate::admin::AdminPort;
+use crate::config::{Binaries, DaemonConfig, Env, Overrides};
+use crate::logs::Logs;
+use crate::state::{EventLog, EventRing, GroupRecord, Leases, PortRole, StateDir};
+use live::{Key, Live, Owner};
+use socialweb_core::budget::Budget;
+use socialweb_core::record::{Entry, Header};
+use socialweb_core::{Birth, Event, Group, GroupName, GroupView, Time};
+use socialweb_sys::cgroup::{Support, Tree, Watcher};
+use socialweb_sys::process::Proc;
+use socialweb_wire::EventLine;
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::io::unix::AsyncFd;
+use tokio::sync::{broadcast, mpsc};
+
+/// What tasks tell the loop.
+#[derive(Debug)]
+pub(crate) enum Msg {
+    /// An outcome for a group's machine.
+    Event(GroupName, Event),
+    /// exec of a run succeeded or failed.
+    Exec(Key, Result<(), String>),
+    /// A run's main process says that it is alive or ready (notify socket, notification fd).
+    Said(Key, watch::Saying),
+    /// A prober wants a program run in its run's cgroup.
+    ExecProbe(watch::ExecAsk),
+    /// A removal or a sweep may be tried again.
+    Again(Again),
+}
+
+/// Work that is tried again after a short wait.
+#[derive(Debug)]
+pub(crate) enum Again {
+    RemoveRun(Key, u32),
+    RemoveGroup(GroupName, u32),
+}
+
+/// Milliseconds since the daemon's start, from CLOCK_MONOTONIC (law L12).
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Clock(Instant);
+
+impl Clock {
+    pub fn start() -> Self {
+        Clock(Instant::now())
+    }
+
+    pub fn now(self) -> Time {
+        Time(u64::try_from(self.0.elapsed().as_millis()).unwrap_or(u64::MAX))
+    }
+
+    /// The moment as tokio wants it. Rounded up by a millisecond: a timer that fires a fraction early would find its
+    /// deadline not yet due and spin.
+    pub fn instant(self, at: Time) -> tokio::time::Instant {
+        (self.0 + Duration::from_millis(at.0.saturating_add(1))).into()
+    }
+}
+
+/// How processes are kept together on this host.
+pub(crate) enum Containment {
+    /// Cgroups below our own tree, and one inotify instance for those that are being emptied.
+    Cgroups { tree: Tree, watcher: Option<AsyncFd<Watcher>> },
+    /// Sessions, parentage and the marker.
+    Fallback,
+}
+
+/// One group as the shell holds it.
+pub(crate) struct Held {
+    pub machine: Group,
+    pub view: GroupView,
+    pub record: GroupRecord,
+    pub deadline: Option<Time>,
+    /// Present while events are recorded.
+    pub log: Option<EventLog>,
+    /// Kind, url and the like, for status.
+    pub facts: Facts,
+    /// When the last start began, and how long the last one took until Ready.
+    pub start_began: Option<Time>,
+    pub last_start_ms: Option<u64>,
+    /// Set by `ctl delete`: its data goes when it is down.
+    pub delete: bool,
+    /// Strays that were ended outside any run, for the receipt.
+    pub strays: Vec<socialweb_core::Reaped>,
+}
+
+/// What is true of a group beside its machine.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Facts {
+    pub url: Option<String>,
+    pub kubeconfig: Option<PathBuf>,
+    /// The file wants it running.
+    pub running: bool,
+}
+
+/// Everything that one daemon holds.
+pub(crate) struct Host {
+    pub clock: Clock,
+    pub state: StateDir,
+    pub leases: Leases,
+    pub config: DaemonConfig,
+    pub paths: Paths,
+    pub support: Support,
+    pub containment: Containment,
+    pub groups: BTreeMap<GroupName, Held>,
+    pub births: HashMap<Key, Live>,
+    pub pids: HashMap<u32, Owner>,
+    /// Runs of which somebody waits for the last process.
+    pub emptying: BTreeSet<Key>,
+    /// Something joined those: look at all of them once the queue is empty.
+    pub look: bool,
+    /// Processes of an earlier daemon, found by their marker at start.
+    pub orphans: HashMap<GroupName, Vec<Proc>>,
+    pub budget: Budget,
+    pub deadlines: BTreeSet<(Time, GroupName)>,
+    pub queue: VecDeque<(GroupName, Event)>,
+    pub tx: mpsc::UnboundedSender<Msg>,
+    pub port: AdminPort,
+    pub logs: Logs,
+    pub ring: EventRing<Arc<EventLine>>,
+    pub told: broadcast::Sender<Arc<EventLine>>,
+    /// What a person should know, from the start.
+    pub warnings: Vec<String>,
+    /// What was wrong with the sources when they were last read.
+    pub source_problems: Vec<String>,
+    pub env: Env,
+    pub flags: Overrides,
+    pub binaries: Binaries,
+    /// Groups that had a record when the daemon came up: what an empty folder is measured against (law L7).
+    pub known_from_state: BTreeSet<GroupName>,
+    /// The ports that one tenant takes, for the number that status shows.
+    pub tenant_roles: Vec<PortRole>,
+    /// The first read of the sources is through.
+    pub booted: bool,
+    pub stopping: bool,
+    pub said_stopping: bool,
+    pub status_line: String,
+    pub started_at_ms: u64,
+}
+
+/// Where this daemon's things are.
+#[derive(Debug, Clone)]
+pub(crate) struct Paths {
+    pub config: PathBuf,
+    pub runtime: PathBuf,
+    pub notify: PathBuf,
+    /// Our own program, for tasks.
+    pub exe: PathBuf,
+    /// Names this state folder in markers and cgroups: 12 hex digits of its path's hash.
+    pub id: String,
+}
+
+impl Host {
+    /// Hands an event to its group and performs what follows, until nothing more follows at once.
+    pub fn feed(&mut self, group: &GroupName, event: Event) {
+        self.queue.push_back((group.clone(), event));
+        self.run_queue();
+    }
+
+    fn run_queue(&mut self) {
+        while let Some((group, event)) = self.queue.pop_front() {
+            self.handle(&group, event);
+            if self.queue.is_empty() {
+                self.grant();
+            }
+            if self.queue.is_empty() && std::mem::take(&mut self.look) {
+                self.check_emptying();
+            }
+        }
+    }
+
+    /// Puts an outcome behind what is being handled now.
+    pub fn later(&mut self, group: &GroupName, event: Event) {
+        self.queue.push_back((group.clone(), event));
+    }
+
+    fn handle(&mut self, group: &GroupName, event: Event) {
+        let now = self.clock.now();
+        let Some(held) = self.groups.get_mut(group) else { return };
+        if let Some(log) = &mut held.log {
+            log.append(&Entry { at: now, event: event.clone() });
+        }
+        self.say_event(group, &event);
+        let Some(held) = self.groups.get_mut(group) else { return };
+        let actions = held.machine.handle(now, event);
+        let next = held.machine.next_deadline();
+        let before = std::mem::replace(&mut held.deadline, next);
+        self.deadlines.remove(&(before.unwrap_or_default(), group.clone()));
+        if let Some(at) = next {
+            self.deadlines.insert((at, group.clone()));
+        }
+        for action in actions {
+            self.execute(group, action);
+        }
+    }
+
+    /// Hands out host-wide permits.
+    fn grant(&mut self) {
+        for (group, permit) in self.budget.grants(self.clock.now()) {
+            self.queue.push_back((group, Event::Granted { permit }));
+        }
+    }
+
+    /// When the loop must look at the clock again.
+    pub fn next_deadline(&self) -> Option<Time> {
+        let group = self.deadlines.first().map(|(at, _)| *at);
+        group.into_iter().chain(self.budget.next_deadline()).min()
+    }
+
+    /// Ticks every group whose deadline passed.
+    pub fn tick(&mut self) {
+        let now = self.clock.now();
+        let due: Vec<GroupName> =
+            self.deadlines.iter().take_while(|(at, _)| *at <= now).map(|(_, group)| group.clone()).collect();
+        for group in due {
+            self.feed(&group, Event::Tick);
+        }
+        self.grant();
+        self.drain();
+    }
+
+    /// Handles what was put behind by work outside of [`Host::feed`].
+    pub fn drain(&mut self) {
+        self.run_queue();
+    }
+
+    /// Adds a group of which nothing is known yet.
+    pub fn hold(&mut self, record: GroupRecord) -> &mut Held {
+        let name = record.name.clone();
+        // Births begin above all that an earlier daemon may have left: its cgroups are named by them.
+        let first = Birth(self.started_at_ms);
+        let seed = seed(&self.paths.id, &name, self.started_at_ms);
+        let machine = Group::new(name.clone(), seed, first);
+        let log = self.config.record_events.then(|| {
+            let mut log = EventLog::new(self.state.layout().events(&name));
+            log.append(&Header { schema: socialweb_core::record::SCHEMA, group: name.clone(), seed, first_birth: first });
+            log
+        });
+        let held = Held {
+            view: machine.view(),
+            machine,
+            record,
+            deadline: None,
+            log,
+            facts: Facts::default(),
+            start_began: None,
+            last_start_ms: None,
+            delete: false,
+            strays: Vec::new(),
+        };
+        self.groups.entry(name).or_insert(held)
+    }
+
+    /// Forgets a group that is down and deleted.
+    pub fn drop_group(&mut self, group: &GroupName) {
+        if let Some(held) = self.groups.remove(group)
+            && let Some(at) = held.deadline
+        {
+            self.deadlines.remove(&(at, group.clone()));
+        }
+    }
+
+    /// True when no group runs or stops.
+    pub fn is_quiet(&self) -> bool {
+        use socialweb_core::Phase;
+        let down = |h: &Held| matches!(h.view.phase, Phase::Absent | Phase::Parked | Phase::Unavailable);
+        self.groups.values().all(down)
+    }
+}
+
+fn seed(id: &str, group: &GroupName, salt: u64) -> u64 {
+    // FNV-1a: any spread will do, it only keeps two groups' jitter apart.
+    let bytes = id.bytes().chain(group.as_str().bytes()).chain(salt.to_le_bytes());
+    bytes.fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3))
+}

@@ -1,0 +1,285 @@
+//! Sources become declarations: at start, on SIGHUP, by `ctl reload`. A plan first, then the machines are told. What
+//! cannot be read changes nothing (law L7).
+
+use super::Host;
+use super::say::chain;
+use crate::config::{self, ClusterConfig, Context, Expanded, Finding, Inputs, Loaded, SourceState};
+use crate::state::{Desired, GroupRecord, Loaded as Record, PortRole};
+use socialweb_core::plan::{self, Effect};
+use socialweb_core::{Event, GroupName, GroupSpec, Why};
+use socialweb_wire as wire;
+use std::collections::BTreeSet;
+
+impl Host {
+    /// Reads everything again and applies it; what is wrong is said and kept for status.
+    pub fn reload(&mut self) {
+        let plan = self.plan_reload(false);
+        for problem in &plan.problems {
+            self.warn(None, problem.to_string());
+        }
+        let changed: usize = plan.groups.len();
+        self.say_host(format!("configuration read: {changed} groups change, {} problems", plan.problems.len()));
+        self.port.changed();
+    }
+
+    /// Reads everything, and unless it is a dry run applies it.
+    pub fn plan_reload(&mut self, dry_run: bool) -> wire::ReloadPlan {
+        let mut plan = wire::ReloadPlan { applied: false, groups: Vec::new(), problems: Vec::new() };
+        let loaded = match self.load() {
+            Ok(loaded) => loaded,
+            Err(error) => {
+                plan.problems.extend(error.findings.iter().map(problem));
+                return plan;
+            }
+        };
+        plan.problems.extend(loaded.declared.warnings.iter().map(problem));
+        if loaded.declared.state != SourceState::Read {
+            self.source_problems = plan.problems.iter().map(ToString::to_string).collect();
+            return plan;
+        }
+        if !dry_run {
+            self.apply_daemon(&loaded, &mut plan.problems);
+        }
+        for entry in &loaded.declared.clusters {
+            match entry {
+                Ok(cluster) => self.plan_cluster(cluster, dry_run, &mut plan),
+                Err(error) => plan.problems.extend(error.findings.iter().map(problem)),
+            }
+        }
+        for group in &loaded.declared.absent {
+            self.plan_absent(group, dry_run, &mut plan);
+        }
+        plan.groups.sort_by(|a, b| a.group.cmp(&b.group));
+        plan.applied = !dry_run;
+        if !dry_run {
+            self.source_problems = plan.problems.iter().map(ToString::to_string).collect();
+        }
+        plan
+    }
+
+    fn load(&self) -> Result<Loaded, config::ConfigError> {
+        let known: BTreeSet<GroupName> =
+            self.groups.values().filter(|h| h.machine.is_declared()).map(|h| h.machine.name().clone()).collect();
+        let known = if known.is_empty() { self.known_from_state.clone() } else { known };
+        config::load(&Inputs { file: &self.paths.config, env: &self.env, flags: &self.flags, known: &known })
+    }
+
+    /// What of supervisor.toml can change under way; the rest is named.
+    fn apply_daemon(&mut self, loaded: &Loaded, problems: &mut Vec<wire::Problem>) {
+        let (old, new) = (&self.config, &loaded.daemon);
+        let fixed = [
+            ("state_dir", old.state_dir != new.state_dir),
+            ("runtime_dir", old.runtime_dir != new.runtime_dir),
+            ("cgroup", old.cgroup != new.cgroup),
+            ("ports.ranges", old.ports != new.ports),
+            ("log", old.log != new.log),
+            ("record_events", old.record_events != new.record_events),
+        ];
+        for (key, _) in fixed.iter().filter(|(_, changed)| *changed) {
+            let message = format!("{key} changed; it takes effect when the daemon starts next");
+            problems.push(problem(&Finding::warning(&self.paths.config, message)));
+        }
+        self.budget.set_limits(new.budgets);
+        let mut next = new.clone();
+        next.state_dir = old.state_dir.clone();
+        next.runtime_dir = old.runtime_dir.clone();
+        next.log = old.log;
+        next.record_events = old.record_events;
+        self.binaries = config::Binaries::new(&next.binaries, &self.env, &self.paths.exe);
+        self.config = next;
+    }
+
+    fn plan_cluster(&mut self, cluster: &ClusterConfig, dry_run: bool, plan: &mut wire::ReloadPlan) {
+        let group = &cluster.name;
+        let expanded = match self.expand(cluster, dry_run) {
+            Ok(expanded) => expanded,
+            Err(problems) => return plan.problems.extend(problems),
+        };
+        let held = self.groups.get(group);
+        let old = held.and_then(|h| h.machine.spec().filter(|_| h.machine.is_declared())).cloned();
+        let was_running = held.is_some_and(|h| h.facts.running);
+        if let Some(part) = describe(cluster, old.as_ref(), &expanded.spec, was_running) {
+            plan.groups.push(part);
+        }
+        if !dry_run {
+            self.declare(cluster, expanded, old.is_some(), was_running);
+        }
+    }
+
+    /// Leases ports and makes the spec. A dry run leases nothing: a new group is shown with stand-ins.
+    fn expand(&mut self, cluster: &ClusterConfig, dry_run: bool) -> Result<Expanded, Vec<wire::Problem>> {
+        let group = &cluster.name;
+        let roles: Vec<PortRole> = config::port_roles(cluster).into_iter().map(lease_role).collect();
+        let whole = |message: String| vec![problem(&Finding::error(cluster.source.path(), None, message))];
+        let ports = if dry_run {
+            let mut ports = self.leases.of(group);
+            for (n, role) in (1u16..).zip(role_names(&roles)) {
+                ports.entry(role).or_insert(n);
+            }
+            ports
+        } else {
+            let mut record = self.record_of(group, cluster.account()).map_err(whole)?;
+            let ports = self.leases.ensure(&mut record, &roles).map_err(|e| whole(chain(&e)))?;
+            let held = record.clone();
+            self.hold(record).record = held;
+            ports
+        };
+        let context = Context::new(&self.config, group, &ports, &self.binaries, &self.paths.exe, &self.env);
+        config::expand(cluster, &context).map_err(|e| e.findings.iter().map(problem).collect())
+    }
+
+    /// The group's record, made when there is none. A bad one is kept aside and named.
+    fn record_of(&mut self, group: &GroupName, account: Option<&str>) -> Result<GroupRecord, String> {
+        if let Some(held) = self.groups.get(group) {
+            return Ok(held.record.clone());
+        }
+        self.state.ensure_group(group).map_err(|e| chain(&e))?;
+        let loaded = GroupRecord::load(self.state.layout(), group).map_err(|e| chain(&e))?;
+        let fresh = |host: &Host| {
+            let mut record = GroupRecord::new(group.clone());
+            record.account = account.map(str::to_string);
+            record.ports = host.leases.of(group);
+            record
+        };
+        let record = match loaded {
+            Record::Found(record) => return Ok(record),
+            Record::Absent => fresh(self),
+            Record::SetAside(aside) => {
+                self.warn(Some(group), format!("{aside}; its ports come from the lease file"));
+                fresh(self)
+            }
+        };
+        record.save(self.state.layout(), crate::state::Fsync::Yes).map_err(|e| chain(&e))?;
+        Ok(record)
+    }
+
+    fn declare(&mut self, cluster: &ClusterConfig, expanded: Expanded, was_declared: bool, was_running: bool) {
+        let group = &cluster.name;
+        let facts = self.facts_of(cluster, &expanded);
+        let Some(held) = self.groups.get_mut(group) else { return };
+        held.facts = facts;
+        held.delete = false;
+        let same = was_declared && held.machine.spec() == Some(&expanded.spec);
+        if !same {
+            self.feed(group, Event::Declared { spec: Box::new(expanded.spec) });
+        }
+        let parked_by_operator = self.groups.get(group).is_some_and(|h| h.record.desired == Desired::ParkedByOperator);
+        match (cluster.running(), was_declared && was_running) {
+            (true, false) if !parked_by_operator && !self.stopping => {
+                let why = if self.booted { Why::Reload } else { Why::Boot };
+                self.feed(group, Event::Start { why });
+            }
+            (false, true) => self.feed(group, Event::Stop { why: Why::Reload }),
+            _ => {}
+        }
+    }
+
+    fn plan_absent(&mut self, group: &GroupName, dry_run: bool, plan: &mut wire::ReloadPlan) {
+        if self.groups.get(group).is_some_and(|h| h.machine.is_declared()) {
+            plan.groups.push(wire::GroupPlan { group: group.to_string(), effect: wire::Effect::Park, changes: Vec::new() });
+            if !dry_run {
+                self.feed(group, Event::Removed);
+            }
+        }
+    }
+
+    /// Groups with a folder that nobody declares: shown as parked, their data kept.
+    pub fn hold_undeclared(&mut self) {
+        let names = match self.state.layout().list_groups() {
+            Ok(names) => names,
+            Err(error) => return self.warn(None, format!("the groups' folder cannot be read: {error}")),
+        };
+        for name in names {
+            if self.groups.contains_key(&name) {
+                continue;
+            }
+            match self.record_of(&name, None) {
+                Ok(record) => {
+                    self.hold(record);
+                    self.feed(&name, Event::Removed);
+                }
+                Err(why) => self.warn(Some(&name), why),
+            }
+        }
+    }
+}
+
+fn describe(
+    cluster: &ClusterConfig,
+    old: Option<&GroupSpec>,
+    new: &GroupSpec,
+    was_running: bool,
+) -> Option<wire::GroupPlan> {
+    let group = cluster.name.to_string();
+    let whole = |effect| Some(wire::GroupPlan { group: group.clone(), effect, changes: Vec::new() });
+    let Some(old) = old else { return whole(wire::Effect::Start) };
+    match (was_running, cluster.running()) {
+        (true, false) => return whole(wire::Effect::Park),
+        (false, true) => return whole(wire::Effect::Start),
+        _ => {}
+    }
+    let parts = plan::diff(old, new);
+    let effect = parts.iter().map(|p| effect(p.effect)).max();
+    let group_keys = (old.bringup != new.bringup).then(|| wire::PlannedChange {
+        component: None,
+        key: "bringup".into(),
+        file: Some(cluster.source.path().display().to_string()),
+        line: None,
+        effect: wire::Effect::InPlace,
+    });
+    let effect = effect.or(group_keys.as_ref().map(|_| wire::Effect::InPlace))?;
+    let changes = parts.iter().flat_map(|p| planned(cluster, p)).chain(group_keys).collect();
+    Some(wire::GroupPlan { group, effect, changes })
+}
+
+fn planned(cluster: &ClusterConfig, part: &plan::ComponentPlan) -> Vec<wire::PlannedChange> {
+    let one = |key: &str, effect_of: Effect| {
+        let place = config::locate(cluster, &part.component, key);
+        wire::PlannedChange {
+            component: Some(part.component.to_string()),
+            key: key.to_string(),
+            file: place.map(|_| cluster.source.path().display().to_string()),
+            line: place.map(|p| p.line),
+            effect: effect(effect_of),
+        }
+    };
+    match part.changes.is_empty() {
+        true => vec![one("", part.effect)],
+        false => part.changes.iter().map(|c| one(&c.key, c.effect)).collect(),
+    }
+}
+
+fn effect(effect: Effect) -> wire::Effect {
+    match effect {
+        Effect::InPlace => wire::Effect::InPlace,
+        Effect::NextStart => wire::Effect::NextStart,
+        Effect::Restart => wire::Effect::Restart,
+        Effect::Start => wire::Effect::Start,
+        Effect::Stop => wire::Effect::Stop,
+    }
+}
+
+fn problem(finding: &Finding) -> wire::Problem {
+    wire::Problem {
+        file: finding.path.display().to_string(),
+        line: finding.position.map(|p| p.line),
+        column: finding.position.map(|p| p.column),
+        message: finding.message.clone(),
+        hint: String::new(),
+    }
+}
+
+pub(crate) fn lease_role(role: config::PortRole) -> PortRole {
+    match role.above {
+        Some(above) => PortRole::Pair(role.role, above),
+        None => PortRole::Single(role.role),
+    }
+}
+
+fn role_names(roles: &[PortRole]) -> Vec<String> {
+    let names = |role: &PortRole| match role {
+        PortRole::Single(name) => vec![name.clone()],
+        PortRole::Pair(low, high) => vec![low.clone(), high.clone()],
+    };
+    roles.iter().flat_map(names).collect()
+}

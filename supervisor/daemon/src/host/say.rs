@@ -1,0 +1,132 @@
+//! What happened, for people: event lines (admin socket), the daemon's own log, systemd's status line.
+
+use super::Host;
+use crate::manager::Manager;
+use socialweb_core::{Event, GroupName, GroupView, Phase, Receipt};
+use socialweb_wire::{EventLine, Level};
+use std::error::Error;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// An error with its causes, each once, in one line.
+pub(crate) fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        let more = next.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = next.source();
+    }
+    text
+}
+
+/// Milliseconds since 1970, for people only.
+pub(crate) fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl Host {
+    /// Something to look at, about a group or about the host.
+    pub fn warn(&mut self, group: Option<&GroupName>, text: String) {
+        self.say(group, None, None, Level::Warning, text);
+    }
+
+    /// Something about the host as a whole.
+    pub fn say_host(&mut self, text: String) {
+        self.say(None, None, None, Level::Info, text);
+    }
+
+    fn say(&mut self, group: Option<&GroupName>, component: Option<String>, birth: Option<u64>, level: Level, text: String) {
+        let (name, part) = (group.map(GroupName::as_str).unwrap_or(""), component.as_deref().unwrap_or(""));
+        match level {
+            Level::Error => tracing::error!(group = name, component = part, "{text}"),
+            Level::Warning => tracing::warn!(group = name, component = part, "{text}"),
+            Level::Debug => tracing::debug!(group = name, component = part, "{text}"),
+            Level::Info => tracing::info!(group = name, component = part, "{text}"),
+        }
+        let seq = self.ring.next_number();
+        let group = group.map(ToString::to_string);
+        let line = Arc::new(EventLine { seq, time_ms: unix_ms(), group, component, birth, level, text });
+        self.ring.push(Arc::clone(&line));
+        // Nobody listening is fine.
+        let _ = self.told.send(line);
+    }
+
+    /// The events that people want to read; the rest is in the recorded log.
+    pub(super) fn say_event(&mut self, group: &GroupName, event: &Event) {
+        let (level, text) = match event {
+            Event::Start { why } => (Level::Info, format!("start: {why}")),
+            Event::Stop { why } => (Level::Info, format!("stop: {why}")),
+            Event::Restart { why, .. } => (Level::Info, format!("restart: {why}")),
+            Event::SurvivorsReaped { found } if !found.is_empty() => {
+                (Level::Warning, format!("{} processes of an earlier run were ended", found.len()))
+            }
+            Event::SurvivorsStuck { what } | Event::GroupStuck { what } => (Level::Error, what.clone()),
+            Event::LeaseTaken { role, port, holder } => {
+                (Level::Error, format!("port {port} ({role}) is in use by {holder}; the group waits, the port does not move"))
+            }
+            Event::CgroupFailed { error } | Event::SpawnFailed { error, .. } => (Level::Error, error.clone()),
+            Event::Spawned { pid, .. } => (Level::Info, format!("started, pid {pid}")),
+            Event::Ready { .. } => (Level::Info, "ready".into()),
+            Event::ProbeFailed { why, .. } => (Level::Debug, why.clone()),
+            Event::Exited { status, .. } => (Level::Info, format!("ended with {status}")),
+            _ => return,
+        };
+        let (component, birth) = event.birth().map_or((None, None), |(c, b)| (Some(c.to_string()), Some(b.0)));
+        self.say(Some(group), component, birth, level, text);
+    }
+
+    pub(super) fn say_change(&mut self, group: &GroupName, before: &GroupView) {
+        let Some(view) = self.groups.get(group).map(|h| h.view.clone()) else { return };
+        for c in &view.components {
+            let old = before.components.iter().find(|o| o.name == c.name);
+            let loud = matches!(c.state.as_str(), "Wedged" | "Failed" | "Backoff");
+            if loud && old.is_none_or(|o| o.state != c.state) {
+                let level = if c.state == "Backoff" { Level::Warning } else { Level::Error };
+                let text = format!("{}: {}", c.state, c.detail);
+                self.say(Some(group), Some(c.name.to_string()), None, level, text);
+            }
+        }
+        if view.phase == before.phase {
+            return;
+        }
+        let level = match view.phase {
+            Phase::Unavailable => Level::Error,
+            Phase::Degraded => Level::Warning,
+            _ => Level::Info,
+        };
+        let reason = if view.reason.is_empty() { String::new() } else { format!(": {}", view.reason) };
+        self.say(Some(group), None, None, level, format!("{}{reason}", view.phase.as_str()));
+    }
+
+    pub(super) fn say_receipt(&mut self, group: &GroupName, receipt: &Receipt) {
+        let json = serde_json::to_string(receipt).unwrap_or_default();
+        tracing::info!(group = group.as_str(), receipt = json.as_str(), "receipt");
+        let (n, ms) = (receipt.components.len(), receipt.elapsed_ms);
+        let text = format!("down in {ms} ms, {n} components proven gone: {}", receipt.why);
+        self.say(Some(group), None, None, Level::Info, text);
+    }
+
+    /// systemd's status line, when it changed.
+    pub(super) fn tell_status(&mut self, manager: &Manager) {
+        if !manager.listens() {
+            return;
+        }
+        let count = |phase: Phase| self.groups.values().filter(|h| h.view.phase == phase).count();
+        let text = format!(
+            "{} groups: {} ready, {} starting, {} degraded, {} unavailable",
+            self.groups.len(),
+            count(Phase::Ready),
+            count(Phase::Starting) + count(Phase::Sweeping),
+            count(Phase::Degraded),
+            count(Phase::Unavailable)
+        );
+        if self.status_line != text {
+            manager.status(&text);
+            self.status_line = text;
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! For the tests of this crate's rooms.
+#![allow(clippy::unwrap_used)]
+
+use nix::mount::{MsFlags, mount, umount};
+use socialweb_core::GroupName;
+use std::path::Path;
+use tempfile::TempDir;
+
+pub(crate) fn group(name: &str) -> GroupName {
+    GroupName::new(name).unwrap()
+}
+
+/// A file system of a few kilobytes, unmounted when dropped.
+pub(crate) struct SmallDisk {
+    folder: TempDir,
+}
+
+impl SmallDisk {
+    /// `None`, and a counted skip, without the right to mount.
+    pub(crate) fn mount(test: &str, kib: u32) -> Option<SmallDisk> {
+        let folder = TempDir::new().unwrap();
+        let size = format!("size={kib}k,mode=700");
+        let mounted = mount(Some("tmpfs"), folder.path(), Some("tmpfs"), MsFlags::empty(), Some(size.as_str()));
+        if let Err(e) = mounted {
+            println!("SKIP: {test}: no small file system can be mounted here ({e})");
+            return None;
+        }
+        Some(SmallDisk { folder })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn fill(&self) {
+        use std::io::Write;
+        let mut file = std::fs::File::create(self.path().join("filler")).unwrap();
+        while file.write_all(&[0; 512]).is_ok() {}
+    }
+
+    pub(crate) fn remount_read_only(&self) {
+        let flags = MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
+        mount(None::<&str>, self.path(), None::<&str>, flags, None::<&str>).unwrap();
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        umount(self.folder.path()).unwrap();
+    }
+}

@@ -1,0 +1,97 @@
+//! Where cgroup2 is mounted, and how a folder there relates to the paths of /proc/PID/cgroup.
+
+use std::fs;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+/// One cgroup2 mount.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Mount {
+    /// The cgroup that is visible at `point`, as /proc/PID/cgroup would name it.
+    pub root: PathBuf,
+    /// Where it is mounted. On hybrid hosts that is /sys/fs/cgroup/unified.
+    pub point: PathBuf,
+}
+
+impl Mount {
+    /// Folder of the cgroup that /proc/PID/cgroup calls `path`; `None` when this mount does not show it.
+    pub fn folder(&self, path: &Path) -> Option<PathBuf> {
+        let below = path.strip_prefix(&self.root).ok()?;
+        // A path with ".." lies outside of our cgroup namespace.
+        let inside = below.components().all(|c| matches!(c, std::path::Component::Normal(_)));
+        // Joining an empty path would add a slash at the end.
+        let folder = if below.as_os_str().is_empty() { self.point.clone() } else { self.point.join(below) };
+        inside.then_some(folder)
+    }
+}
+
+/// All cgroup2 mounts of this process's mount namespace.
+pub(super) fn cgroup2_mounts() -> Vec<Mount> {
+    parse(&fs::read_to_string("/proc/self/mountinfo").unwrap_or_default())
+}
+
+/// What /proc/PID/cgroup calls the cgroup at this (canonical) folder; `None` when it is on no cgroup2 mount.
+pub(super) fn hierarchy_path(folder: &Path) -> Option<String> {
+    let mounts = cgroup2_mounts();
+    let mount = mounts.iter().filter(|m| folder.starts_with(&m.point)).max_by_key(|m| m.point.as_os_str().len())?;
+    let below = folder.strip_prefix(&mount.point).ok()?;
+    // Joining an empty path would add a slash at the end.
+    let whole = if below.as_os_str().is_empty() { mount.root.clone() } else { mount.root.join(below) };
+    let text = whole.to_str()?;
+    // "/" becomes "", so that a prefix always ends where a '/' begins.
+    Some(if text == "/" { String::new() } else { text.to_string() })
+}
+
+/// Lines of proc_pid_mountinfo(5): "id parent dev ROOT POINT options... - TYPE source superoptions".
+fn parse(mountinfo: &str) -> Vec<Mount> {
+    let one = |line: &str| {
+        let (before, after) = line.split_once(" - ")?;
+        let mut fields = before.split(' ').skip(3);
+        let (root, point) = (fields.next()?, fields.next()?);
+        (after.split(' ').next()? == "cgroup2").then(|| Mount { root: unescape(root), point: unescape(point) })
+    };
+    mountinfo.lines().filter_map(one).collect()
+}
+
+/// Space, tab, newline and backslash are written as \040 and so on.
+fn unescape(text: &str) -> PathBuf {
+    let bytes = text.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let code = bytes.get(at + 1..at + 4).filter(|_| bytes[at] == b'\\');
+        let code = code.and_then(|c| u8::from_str_radix(std::str::from_utf8(c).ok()?, 8).ok());
+        out.push(code.unwrap_or(bytes[at]));
+        at += if code.is_some() { 4 } else { 1 };
+    }
+    PathBuf::from(std::ffi::OsString::from_vec(out))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_cgroup2_mounts_are_found_wherever_they_are() {
+        let text = "31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755\n\
+                    32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n\
+                    41 31 0:38 / /sys/fs/cgroup/unified rw shared:4 - cgroup2 cgroup2 rw\n\
+                    42 31 0:38 /a\\040b /mnt/x\\134y rw - cgroup2 none rw\n\
+                    broken\n";
+        let want = [("/", "/sys/fs/cgroup/unified"), ("/a b", "/mnt/x\\y")];
+        assert_eq!(parse(text), want.map(|(r, p)| Mount { root: r.into(), point: p.into() }));
+    }
+
+    #[test]
+    fn a_cgroup_is_found_only_below_what_the_mount_shows() {
+        let mount = Mount { root: "/user".into(), point: "/cg".into() };
+        let check = |path: &str, want: Option<&str>| {
+            assert_eq!(mount.folder(Path::new(path)).as_ref().and_then(|p| p.to_str()), want, "{path}")
+        };
+        check("/user/a", Some("/cg/a"));
+        check("/user", Some("/cg"));
+        check("/other", None);
+        check("/username", None);
+        check("/user/../x", None);
+    }
+}

@@ -1,0 +1,108 @@
+//! What a reload means, before and after it is done.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The plan of a reload.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReloadPlan {
+    /// False for a dry run, and when a problem kept the daemon from doing anything.
+    pub applied: bool,
+    /// The groups that change, by name; groups that do not change are not listed.
+    pub groups: Vec<GroupPlan>,
+    /// What could not be read. The groups of such a file stay as they are.
+    pub problems: Vec<Problem>,
+}
+
+/// What a reload means for one group.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupPlan {
+    /// The group.
+    pub group: String,
+    /// The strongest effect of its changes.
+    pub effect: Effect,
+    /// The changes, by component, then key.
+    pub changes: Vec<PlannedChange>,
+}
+
+/// One changed key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlannedChange {
+    /// The component; absent when the key is about the whole group.
+    pub component: Option<String>,
+    /// The key, as in the file; empty when the component as a whole is meant.
+    pub key: String,
+    /// Where it stands now.
+    pub file: Option<String>,
+    /// Line in that file, from 1.
+    pub line: Option<u32>,
+    /// What it means.
+    pub effect: Effect,
+}
+
+/// What a change means for what runs, from weak to strong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Effect {
+    /// Takes effect at once; nothing is touched.
+    InPlace,
+    /// Takes effect when the whole group starts next.
+    NextStart,
+    /// The component restarts.
+    Restart,
+    /// The component, or the whole group, is new and starts.
+    Start,
+    /// The component is gone from the configuration and stops.
+    Stop,
+    /// The group is no longer declared: it stops, its data stays.
+    Park,
+    /// An effect that this reader does not know.
+    #[serde(other)]
+    Unknown,
+}
+
+/// One thing that is wrong in a configuration file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Problem {
+    /// The file or folder.
+    pub file: String,
+    /// Line, from 1.
+    pub line: Option<u32>,
+    /// Column, from 1.
+    pub column: Option<u32>,
+    /// What is wrong.
+    pub message: String,
+    /// What to do about it; may be empty.
+    pub hint: String,
+}
+
+impl fmt::Display for Effect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Effect::InPlace => "takes effect at once",
+            Effect::NextStart => "takes effect at the group's next start",
+            Effect::Restart => "restarts",
+            Effect::Start => "starts",
+            Effect::Stop => "stops",
+            Effect::Park => "is parked, its data stays",
+            Effect::Unknown => "unknown to this version",
+        })
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.file)?;
+        if let Some(line) = self.line {
+            write!(f, ":{line}")?;
+        }
+        if let Some(column) = self.column {
+            write!(f, ":{column}")?;
+        }
+        write!(f, ": {}", self.message)?;
+        if !self.hint.is_empty() {
+            write!(f, "; {}", self.hint)?;
+        }
+        Ok(())
+    }
+}

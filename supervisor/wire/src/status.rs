@@ -1,0 +1,186 @@
+//! What is: the host, its groups, their components. Observed, never inferred.
+
+use crate::receipt::{ExitStatus, Reaped};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Answer to `status`, and each line of `watch`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HostStatus {
+    /// [`crate::SCHEMA`].
+    pub schema: u32,
+    /// The daemon's version.
+    pub version: String,
+    /// The daemon's process id.
+    pub pid: u32,
+    /// When it started, by the wall clock of that moment.
+    pub started_at_ms: u64,
+    /// How long it runs.
+    pub uptime_s: u64,
+    /// One sentence: how processes are kept together on this host, and what that cannot do.
+    pub cgroups: String,
+    /// Where all state lives.
+    pub state_dir: String,
+    /// The config file in force.
+    pub config: String,
+    /// Which server program tenants get: `k3s`, `kube-server`, or a path from the configuration; empty when no group
+    /// needs one.
+    pub server: String,
+    /// How many tenants the leased port ranges allow.
+    pub max_tenants: u32,
+    /// Resident memory of the daemon alone.
+    pub rss_bytes: u64,
+    /// Log lines dropped because a component wrote faster than they could be kept, since the daemon's start.
+    pub dropped_log_lines: u64,
+    /// Events dropped because a follower was too slow, since the daemon's start.
+    pub dropped_events: u64,
+    /// What is wrong and does not stop the daemon: a broken cluster file, a source that cannot be read.
+    pub warnings: Vec<String>,
+    /// The groups by name; only the one asked for when one was named.
+    pub groups: Vec<GroupStatus>,
+}
+
+/// One group.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GroupStatus {
+    /// Its name.
+    pub name: String,
+    /// Its phase.
+    pub phase: Phase,
+    /// Seconds since it entered the phase.
+    pub since_s: u64,
+    /// One sentence: why it is so, or what is being waited for. Empty when Ready.
+    pub reason: String,
+    /// Seconds until it tries again, if it gave up for now.
+    pub retry_in_s: Option<u64>,
+    /// Counts the starts of the whole group.
+    pub generation: u64,
+    /// True while the source declares it.
+    pub declared: bool,
+    /// For tenants: `https://127.0.0.1:PORT`.
+    pub url: Option<String>,
+    /// For tenants: the operator's kubeconfig file.
+    pub kubeconfig: Option<String>,
+    /// Leased ports by role.
+    pub ports: BTreeMap<String, u16>,
+    /// How long the last start that reached Ready took.
+    pub last_start_ms: Option<u64>,
+    /// The longest that an orderly stop can take.
+    pub stop_deadline_s: u64,
+    /// What the sweep before the last start found.
+    pub survivors: Vec<Reaped>,
+    /// The components by rank, then name.
+    pub components: Vec<ComponentStatus>,
+}
+
+/// One component.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ComponentStatus {
+    /// Its name.
+    pub name: String,
+    /// Its place in the order: lower starts earlier and stops later.
+    pub rank: u16,
+    /// Idle, Waiting, Preparing, Starting, Ready, Done, Backoff, Stopping, Wedged, Failed.
+    pub state: String,
+    /// One sentence on what is being waited for, or why it failed.
+    pub detail: String,
+    /// Its process.
+    pub pid: Option<u32>,
+    /// The current run.
+    pub birth: Option<u64>,
+    /// Seconds since it entered the state.
+    pub since_s: u64,
+    /// Restarts since the group's start.
+    pub restarts: u64,
+    /// How the last run of the main program ended.
+    pub last_exit: Option<ExitStatus>,
+    /// Resident memory of all its processes; absent when it has none or they cannot be read.
+    pub rss_bytes: Option<u64>,
+    /// CPU time used by the current run.
+    pub cpu_usec: Option<u64>,
+}
+
+impl ComponentStatus {
+    /// True when it does its work, or has done it.
+    pub fn is_up(&self) -> bool {
+        self.state == "Ready" || self.state == "Done"
+    }
+}
+
+impl GroupStatus {
+    /// The component of that name.
+    pub fn component(&self, name: &str) -> Option<&ComponentStatus> {
+        self.components.iter().find(|c| c.name == name)
+    }
+}
+
+impl HostStatus {
+    /// The group of that name.
+    pub fn group(&self, name: &str) -> Option<&GroupStatus> {
+        self.groups.iter().find(|g| g.name == name)
+    }
+}
+
+/// The phase of a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Phase {
+    /// Neither declared nor running.
+    Absent,
+    /// Ending what an earlier run left, and seeing that its ports are free.
+    Sweeping,
+    /// Components are starting.
+    Starting,
+    /// All components are ready.
+    Ready,
+    /// It was ready, and a component is not at the moment.
+    Degraded,
+    /// The tenant's path is being shut before anything is touched.
+    Draining,
+    /// Components are stopping.
+    Stopping,
+    /// Declared, not running.
+    Parked,
+    /// Gave up for now.
+    Unavailable,
+    /// A phase that this reader does not know: the daemon is newer.
+    #[serde(other)]
+    Unknown,
+}
+
+impl Phase {
+    /// All phases that a daemon reports.
+    pub const ALL: [Phase; 9] = [
+        Phase::Absent,
+        Phase::Sweeping,
+        Phase::Starting,
+        Phase::Ready,
+        Phase::Degraded,
+        Phase::Draining,
+        Phase::Stopping,
+        Phase::Parked,
+        Phase::Unavailable,
+    ];
+
+    /// The name, as on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Phase::Absent => "Absent",
+            Phase::Sweeping => "Sweeping",
+            Phase::Starting => "Starting",
+            Phase::Ready => "Ready",
+            Phase::Degraded => "Degraded",
+            Phase::Draining => "Draining",
+            Phase::Stopping => "Stopping",
+            Phase::Parked => "Parked",
+            Phase::Unavailable => "Unavailable",
+            Phase::Unknown => "Unknown",
+        }
+    }
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}

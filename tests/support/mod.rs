@@ -1,0 +1,299 @@
+//! A real daemon in a test: its own state folder, runtime folder and config; waits for states, leaves nothing behind.
+#![allow(dead_code, missing_docs, clippy::unwrap_used)]
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use socialweb_wire::{GroupStatus, HostStatus, Phase, Receipt};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// Generous, because machines are slow and shared: a test ends when its state is there, not when this passes.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_socialweb-computer");
+
+/// One daemon, or the place of one that was killed.
+pub struct Daemon {
+    pub dir: PathBuf,
+    pub runtime: PathBuf,
+    child: Option<Child>,
+    extra: Vec<String>,
+    env: Vec<(String, String)>,
+    read_only_cgroups: bool,
+}
+
+static COUNT: AtomicU32 = AtomicU32::new(0);
+
+impl Daemon {
+    /// Writes the files of a daemon with these clusters; nothing runs yet.
+    pub fn new(supervisor: &str, clusters: &[(&str, &str)]) -> Daemon {
+        let n = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("sw-{}-{n}", std::process::id());
+        // State on the disk that holds the build, sockets where their paths are short.
+        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(&name);
+        let runtime = std::env::temp_dir().join(&name);
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir_all(dir.join("clusters.d")).unwrap();
+        fs::write(dir.join("supervisor.toml"), supervisor).unwrap();
+        let daemon = Daemon { dir, runtime, child: None, extra: Vec::new(), env: Vec::new(), read_only_cgroups: false };
+        for (name, text) in clusters {
+            daemon.write_cluster(name, text);
+        }
+        daemon
+    }
+
+    pub fn with_flags(mut self, flags: &[&str]) -> Daemon {
+        self.extra.extend(flags.iter().map(|f| f.to_string()));
+        self
+    }
+
+    /// In a mount namespace of its own in which the cgroup2 tree is read-only: what a plain account has without
+    /// delegation.
+    pub fn without_cgroups(mut self) -> Daemon {
+        self.read_only_cgroups = true;
+        self
+    }
+
+    pub fn with_env(mut self, key: &str, value: &str) -> Daemon {
+        self.env.push((key.into(), value.into()));
+        self
+    }
+
+    pub fn write_cluster(&self, name: &str, text: &str) {
+        fs::write(self.dir.join("clusters.d").join(format!("{name}.toml")), text).unwrap();
+    }
+
+    pub fn remove_cluster(&self, name: &str) {
+        fs::remove_file(self.dir.join("clusters.d").join(format!("{name}.toml"))).unwrap();
+    }
+
+    pub fn state(&self) -> PathBuf {
+        self.dir.join("state")
+    }
+
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.dir.join("daemon.log")).unwrap_or_default()
+    }
+
+    /// The command line of this daemon.
+    pub fn command(&self) -> Command {
+        let mut command = match cgroup2_mount_point().filter(|_| self.read_only_cgroups) {
+            // The shell becomes the daemon, so its pid is the daemon's.
+            Some(mount) => {
+                let script = format!(
+                    "mount -o remount,bind,ro {0} 2>/dev/null || mount --bind -o ro {0} {0}; exec \"$0\" \"$@\"",
+                    mount.display()
+                );
+                let mut command = Command::new("unshare");
+                command.args(["-m", "sh", "-c", &script, PROGRAM]);
+                command
+            }
+            None => Command::new(PROGRAM),
+        };
+        command.args(["run", "-config"]).arg(self.dir.join("supervisor.toml"));
+        command.arg("-state-dir").arg(self.state()).arg("-runtime-dir").arg(&self.runtime).args(&self.extra);
+        command.envs(self.env.iter().map(|(k, v)| (k, v)));
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// Starts it and waits until it answers.
+    pub fn start(&mut self) {
+        let log = fs::File::options().create(true).append(true).open(self.dir.join("daemon.log")).unwrap();
+        let child = self.command().stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
+        self.child = Some(child);
+        wait_for("the daemon answers", || {
+            if let Some(child) = &mut self.child
+                && let Ok(Some(status)) = child.try_wait()
+            {
+                panic!("the daemon ended with {status}:\n{}", self.log());
+            }
+            self.try_status().map(|_| ())
+        });
+    }
+
+    pub fn started(supervisor: &str, clusters: &[(&str, &str)]) -> Daemon {
+        let mut daemon = Daemon::new(supervisor, clusters);
+        daemon.start();
+        daemon
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.as_ref().expect("the daemon runs").id()
+    }
+
+    /// kill -9 of the daemon alone.
+    pub fn kill_9(&mut self) {
+        self.signal(Signal::SIGKILL);
+        self.child.take().unwrap().wait().unwrap();
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.pid() as i32), signal).unwrap();
+    }
+
+    /// TERM, and wait for the orderly end.
+    pub fn stop(&mut self) {
+        self.signal(Signal::SIGTERM);
+        self.wait_end();
+    }
+
+    pub fn wait_end(&mut self) {
+        let mut child = self.child.take().unwrap();
+        let mut ended = None;
+        wait_for("the daemon ends", || {
+            ended = child.try_wait().unwrap();
+            ended.map(|_| ())
+        });
+        assert!(ended.unwrap().success(), "the daemon ended with {ended:?}:\n{}", self.log());
+    }
+
+    pub fn ctl(&self, args: &[&str]) -> Output {
+        let socket = self.runtime.join("admin.sock");
+        Command::new(PROGRAM).arg("ctl").arg("-socket").arg(socket).args(args).stdin(Stdio::null()).output().unwrap()
+    }
+
+    pub fn ctl_ok(&self, args: &[&str]) -> String {
+        let out = self.ctl(args);
+        let text = String::from_utf8_lossy(&out.stdout).into_owned();
+        assert!(out.status.success(), "ctl {args:?}: {out:?}\n{}", self.log());
+        text
+    }
+
+    pub fn try_status(&self) -> Option<HostStatus> {
+        let out = self.ctl(&["status", "-o", "json"]);
+        serde_json::from_slice(&out.stdout).ok().filter(|_| out.status.success())
+    }
+
+    pub fn status(&self) -> HostStatus {
+        self.try_status().unwrap_or_else(|| panic!("no status:\n{}", self.log()))
+    }
+
+    pub fn group(&self, name: &str) -> GroupStatus {
+        self.status().group(name).unwrap_or_else(|| panic!("no group {name}:\n{}", self.log())).clone()
+    }
+
+    pub fn wait_phase(&self, group: &str, phase: Phase) -> GroupStatus {
+        let mut last = None;
+        let waited = try_wait_for(|| {
+            let status = self.try_status()?.group(group)?.clone();
+            let there = status.phase == phase;
+            last = Some(status.clone());
+            there.then_some(status)
+        });
+        waited.unwrap_or_else(|| panic!("{group} is not {phase}: {last:#?}\n{}", self.log()))
+    }
+
+    pub fn receipts(&self, group: &str) -> Vec<Receipt> {
+        let folder = self.state().join("groups").join(group).join("receipts");
+        let mut files: Vec<_> =
+            fs::read_dir(folder).map(|d| d.flatten().map(|e| e.path()).collect()).unwrap_or_default();
+        files.sort();
+        files.iter().filter_map(|f| serde_json::from_slice(&fs::read(f).ok()?).ok()).collect()
+    }
+
+    /// Names of the cgroups of this daemon that exist.
+    pub fn cgroups(&self) -> Vec<PathBuf> {
+        let marker = state_id(&self.state());
+        let mount = cgroup2_mount();
+        let found = mount.and_then(|m| fs::read_dir(m).ok()).into_iter().flatten().flatten().map(|e| e.path());
+        found.filter(|p| p.ends_with(format!("socialweb-{marker}"))).collect()
+    }
+
+    /// Living processes that carry this daemon's marker.
+    pub fn marked(&self) -> Vec<(u32, String)> {
+        let found = socialweb_sys::process::find_marked("SOCIALWEB_BIRTH", &format!("{}/", state_id(&self.state())));
+        found.unwrap().into_iter().map(|p| (p.pid, p.stat.comm)).collect()
+    }
+
+    /// Nothing of it is left in /proc and no cgroup.
+    pub fn assert_nothing_left(&self) {
+        assert_eq!(self.marked(), [], "processes are left\n{}", self.log());
+        assert_eq!(self.cgroups(), Vec::<PathBuf>::new(), "cgroups are left\n{}", self.log());
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM);
+            let ended = try_wait_for(|| child.try_wait().ok().flatten());
+            if ended.is_none() {
+                let _ = child.kill();
+                let _ = child.wait();
+            }
+        }
+        for proc in
+            socialweb_sys::process::find_marked("SOCIALWEB_BIRTH", &format!("{}/", state_id(&self.state()))).unwrap()
+        {
+            let _ = proc.pidfd.send(9);
+        }
+        if std::thread::panicking() {
+            eprintln!("kept for a look: {}", self.dir.display());
+        } else {
+            let _ = fs::remove_dir_all(&self.dir);
+        }
+        let _ = fs::remove_dir_all(&self.runtime);
+        for cgroup in self.cgroups() {
+            let _ = socialweb_sys::Cgroup::at(cgroup).remove();
+        }
+    }
+}
+
+/// As the daemon names its cgroups and markers.
+pub fn state_id(state: &Path) -> String {
+    use std::os::unix::ffi::OsStrExt;
+    let path = fs::canonicalize(state).unwrap_or_else(|_| state.to_owned());
+    let hash = path
+        .as_os_str()
+        .as_bytes()
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3));
+    format!("{:012x}", hash & 0xffff_ffff_ffff)
+}
+
+/// Where the daemon's subtree is: our own cgroup below the cgroup2 mount.
+pub fn cgroup2_mount() -> Option<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let mount = mounts.lines().find(|l| l.contains(" - cgroup2 "))?.split(' ').nth(4)?.to_string();
+    let own = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let path = own.lines().find_map(|l| l.strip_prefix("0::"))?.trim_start_matches('/').to_string();
+    Some(Path::new(&mount).join(path))
+}
+
+/// The cgroup2 mount itself: what /proc/PID/cgroup's paths are relative to.
+pub fn cgroup2_mount_point() -> Option<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    Some(mounts.lines().find(|l| l.contains(" - cgroup2 "))?.split(' ').nth(4)?.into())
+}
+
+/// Waits for a state, however long a slow machine takes.
+pub fn wait_for<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    try_wait_for(look).unwrap_or_else(|| panic!("waited {} s for: {what}", PATIENCE.as_secs()))
+}
+
+pub fn try_wait_for<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(seen) = look() {
+            return Some(seen);
+        }
+        if Instant::now() > deadline {
+            return None;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Says that a test could not run, and counts it.
+pub fn skip(test: &str, reason: &str) {
+    use std::io::Write;
+    eprintln!("SKIP: {test}: {reason}");
+    if let Some(file) = std::env::var_os("SOCIALWEB_SKIP_FILE") {
+        let mut file = fs::File::options().create(true).append(true).open(file).unwrap();
+        writeln!(file, "SKIP: {test}: {reason}").unwrap();
+    }
+}

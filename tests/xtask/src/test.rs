@@ -1,0 +1,212 @@
+//! `test`: everything that can fail, with what was proven and what was skipped counted at the end.
+//!
+//! A test that cannot run here prints `SKIP: name: cause: what was missing`, or appends that line to the file that
+//! SOCIALWEB_SKIP_FILE names (a thread or process of its own has no captured output), or both. The cause is one word; `--full`
+//! accepts only the causes of tests/allowed-skips.txt.
+
+use crate::repo::Repo;
+use crate::run;
+use crate::setup::{self, Install, Server, go};
+use anyhow::{Context, Result, bail};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The options of `cargo x test`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Also the long tests, and no skip but those whose cause is in tests/allowed-skips.txt
+    #[arg(long)]
+    full: bool,
+    /// Run against this k3s instead of kube-server
+    #[arg(long, value_name = "PATH")]
+    k3s: Option<PathBuf>,
+    /// Install and download nothing; say what is missing
+    #[arg(long)]
+    no_install: bool,
+    /// Only tests whose name contains one of these
+    filter: Vec<String>,
+}
+
+/// `cargo x test`.
+pub fn test(args: &Args) -> Result<()> {
+    let repo = Repo::find()?;
+    let server = match &args.k3s {
+        Some(path) => Server::K3s(fs::canonicalize(path).with_context(|| format!("no k3s at {}", path.display()))?),
+        None => Server::choose(None),
+    };
+    setup::ensure(&repo, Install::unless(args.no_install), &server, || {
+        let mut cargo = Command::new("cargo");
+        cargo.current_dir(repo.root()).args(["test", "--quiet", "--workspace", "--no-run"]);
+        run::run("compiling the tests", &mut cargo)
+    })?;
+    let mut failures = Vec::new();
+    if args.filter.is_empty() {
+        failures.extend(go_tests(&repo).err().map(|error| format!("{error:#}")));
+    }
+    let tally = cargo_tests(&repo, args, &server)?;
+    println!("\n{}", tally.summary());
+    failures.extend(tally.failures(args.full, &allowed(&repo)?));
+    if !failures.is_empty() {
+        bail!("{}", failures.join("\n"));
+    }
+    Ok(())
+}
+
+fn go_tests(repo: &Repo) -> Result<()> {
+    let _one_at_a_time = go::lock(repo)?;
+    run::run("go vet", go::go(repo).args(["vet", "./kube-server/..."]))?;
+    run::run("go test", go::go(repo).args(["test", "./kube-server/..."]))
+}
+
+fn cargo_tests(repo: &Repo, args: &Args, server: &Server) -> Result<Tally> {
+    let skips = repo.build().join("skips.txt");
+    fs::write(&skips, "").with_context(|| format!("writing {}", skips.display()))?;
+    let mut cargo = Command::new("cargo");
+    cargo.current_dir(repo.root()).args(["test", "--workspace", "--no-fail-fast"]);
+    // What passing tests print is shown too: a skip is among it.
+    cargo.args(["--", "--show-output"]).args(&args.filter);
+    environment(&mut cargo, repo, server, &skips);
+    if args.full {
+        cargo.env("SOCIALWEB_FULL", "1");
+    }
+    println!("==> {}", run::line(&cargo));
+    let mut tally = Tally::default();
+    tally.green = run::lines(&mut cargo, |line| {
+        println!("{line}");
+        tally.read(line);
+    })?;
+    for line in fs::read_to_string(&skips).context("reading build/skips.txt")?.lines() {
+        tally.read(line);
+    }
+    Ok(tally)
+}
+
+/// What tests find in their environment.
+fn environment(cargo: &mut Command, repo: &Repo, server: &Server, skips: &Path) {
+    cargo.env("SOCIALWEB_BIN_DIR", repo.bin());
+    cargo.env("SOCIALWEB_KINE", repo.bin().join("kine")).env("SOCIALWEB_BAO", repo.bin().join("bao"));
+    cargo.env("SOCIALWEB_KUBECTL", repo.bin().join("kubectl")).env("SOCIALWEB_SKIP_FILE", skips);
+    match server {
+        Server::K3s(path) => cargo.env("SOCIALWEB_K3S", path),
+        Server::KubeServer => cargo.env("SOCIALWEB_KUBE_SERVER", repo.bin().join("kube-server")),
+    };
+    cargo.env_remove("KUBECONFIG").env_remove("NOTIFY_SOCKET");
+}
+
+/// The causes that `--full` accepts.
+fn allowed(repo: &Repo) -> Result<BTreeSet<String>> {
+    let path = repo.path("tests/allowed-skips.txt");
+    let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+    let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
+    Ok(lines.filter(|line| !line.is_empty()).map(str::to_string).collect())
+}
+
+/// What a run of cargo test said.
+#[derive(Debug, Default)]
+struct Tally {
+    green: bool,
+    passed: u64,
+    failed: u64,
+    ignored: u64,
+    /// `name: cause: what was missing`.
+    skips: BTreeSet<String>,
+}
+
+impl Tally {
+    fn read(&mut self, line: &str) {
+        if let Some((_, skip)) = line.split_once("SKIP: ") {
+            self.skips.insert(skip.trim().to_string());
+        }
+        let Some(result) = line.strip_prefix("test result: ") else { return };
+        let counted = |word: &str| -> u64 {
+            let part = result.split([';', '.']).find_map(|part| part.trim().strip_suffix(word));
+            part.and_then(|number| number.trim().parse().ok()).unwrap_or(0)
+        };
+        self.passed += counted(" passed");
+        self.failed += counted(" failed");
+        self.ignored += counted(" ignored");
+    }
+
+    /// libtest counts a test that skipped itself as passed; it proved nothing.
+    fn proven(&self) -> u64 {
+        self.passed.saturating_sub(self.skips.len() as u64)
+    }
+
+    fn summary(&self) -> String {
+        let skips: String = self.skips.iter().map(|skip| format!("SKIP: {skip}\n")).collect();
+        let skipped = self.skips.len() as u64 + self.ignored;
+        let (proven, failed) = (self.proven(), self.failed);
+        // The second line is the plain one that CI systems read.
+        format!("{skips}proven {proven}, skipped {skipped}\n{proven} passed, {failed} failed, {skipped} skipped")
+    }
+
+    fn failures(&self, full: bool, allowed: &BTreeSet<String>) -> Vec<String> {
+        let mut failures = Vec::new();
+        if !self.green {
+            failures.push(format!("cargo test failed ({} tests); its own report is above", self.failed));
+        }
+        if self.green && self.passed == 0 {
+            failures.push("no test ran; does the filter fit a name?".to_string());
+        }
+        if full {
+            let refused = self.skips.iter().filter(|skip| !allowed.contains(cause(skip)));
+            failures.extend(refused.map(|skip| format!("--full does not accept the skip {skip}")));
+        }
+        failures
+    }
+}
+
+/// The word after the test's name, which may itself hold `::`.
+fn cause(skip: &str) -> &str {
+    skip.split(": ").nth(1).map_or("", str::trim)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tally(lines: &[&str]) -> Tally {
+        let mut tally = Tally { green: true, ..Tally::default() };
+        lines.iter().for_each(|line| tally.read(line));
+        tally
+    }
+
+    #[test]
+    fn what_skipped_itself_is_not_counted_as_proven_and_is_counted_once() {
+        let tally = tally(&[
+            "test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.1s",
+            "test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 9 filtered out; finished in 0.1s",
+            "SKIP: host::a: kvm: no device",
+            "SKIP: host::a: kvm: no device",
+        ]);
+        assert_eq!(
+            tally.summary(),
+            "SKIP: host::a: kvm: no device\nproven 14, skipped 2\n14 passed, 0 failed, 2 skipped"
+        );
+    }
+
+    #[test]
+    fn full_accepts_only_listed_causes() {
+        let tally =
+            tally(&["test result: ok. 3 passed; 0 failed", "SKIP: a::b: kvm: no device", "SKIP: c: bao: not there"]);
+        let allowed = BTreeSet::from(["kvm".to_string()]);
+        assert_eq!(tally.failures(true, &allowed), ["--full does not accept the skip c: bao: not there"]);
+        assert!(tally.failures(false, &allowed).is_empty());
+    }
+
+    #[test]
+    fn a_run_without_any_test_or_with_a_red_one_fails() {
+        assert_eq!(tally(&[]).failures(false, &BTreeSet::new()).len(), 1);
+        let mut red = tally(&["test result: FAILED. 3 passed; 1 failed; 0 ignored"]);
+        red.green = false;
+        assert_eq!(red.failures(false, &BTreeSet::new()), ["cargo test failed (1 tests); its own report is above"]);
+    }
+
+    #[test]
+    fn the_committed_list_is_read() {
+        let allowed = allowed(&Repo::find().unwrap()).unwrap();
+        assert_eq!(allowed.iter().map(String::as_str).collect::<Vec<_>>(), ["firecracker", "k3s", "kvm"]);
+    }
+}
