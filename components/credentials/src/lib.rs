@@ -8,13 +8,13 @@
 //! superuser comes from OpenBao; here only its kubeconfig is written.
 //!
 //! Map:
-//! - [`layout`]: where each file of a group lies. The recipes take their paths from here.
-//! - [`mod@ensure`]: the task `internal tenant-credentials`; all of the above, idempotent, harmless to kill.
-//! - [`sign`]: scoped client certificates from the client CA on disk.
-//! - [`operator`]: the operator's kubeconfig.
-//! - [`account`]: account hash, issuer and audience of a tenant.
-//! - [`recipe`]: the component `credentials`, and the environment that all tenant recipes share.
-//! - [`store`]: private files that are either whole or absent.
+//! - [`layout`] - where each file of a group lies. The recipes take their paths from here.
+//! - [`mod@ensure`] - the task `internal tenant-credentials`; all of the above, idempotent, harmless to kill.
+//! - [`sign`] - scoped client certificates from the client CA on disk.
+//! - [`operator`] - the operator's kubeconfig.
+//! - [`account`] - account hash, issuer and audience of a tenant.
+//! - [`recipe`] - the component `credentials`, and the environment that all tenant recipes share.
+//! - [`store`] - private files that are either whole or absent.
 //! - `ca`, `leaf`, `der`: certificate authorities, leaf certificates, the encoding that rcgen lacks.
 #![forbid(unsafe_code)]
 

@@ -4,8 +4,8 @@
 //! and of OpenBao; it never reads the kubeconfig that k3s writes, and no KUBECONFIG of anybody (law L13).
 //!
 //! Map:
-//! - [`Server`]: the recipe of the server, with the whole argv.
-//! - [`BringUp`]: the one-shot after it; [`bring_up()`] is what it runs.
+//! - [`Server`] - the recipe of the server, with the whole argv.
+//! - [`BringUp`] - the one-shot after it; [`bring_up()`] is what it runs.
 #![forbid(unsafe_code)]
 
 pub mod bring_up;

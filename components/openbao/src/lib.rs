@@ -7,9 +7,9 @@
 //! OpenBao that was killed inside its initialization can never be used again: the vault is built aside and renamed.
 //!
 //! Map:
-//! - [`OpenBao`]: the recipe.
-//! - [`first_start()`]: the task `internal openbao-first-start`.
-//! - [`mint_superuser`]: a client of the finished vault.
+//! - [`OpenBao`] - the recipe.
+//! - [`first_start()`] - the task `internal openbao-first-start`.
+//! - [`mint_superuser`] - a client of the finished vault.
 //! - `config`, `api`, `child`: OpenBao's configuration, its HTTP API, a child that does not outlive us.
 #![forbid(unsafe_code)]
 

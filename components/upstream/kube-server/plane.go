@@ -96,7 +96,7 @@ func (p *plane) spawn(name string, run func(context.Context) error) part {
 	return started
 }
 
-// finish waits for parts that were told to stop.
+// finish tells parts to stop, all at once, and waits for them.
 func finish(limit time.Duration, stopping ...part) error {
 	for _, s := range stopping {
 		s.stop()

@@ -6,18 +6,18 @@
 //! recorded log ([`record`]) replays to the same states and a bug report is a file.
 //!
 //! Map:
-//! - [`name`]: the typed names (group, component, birth, port).
-//! - [`time`]: monotonic time, handed in by the caller.
-//! - [`spec`]: what a component is and how it wants to be run; recipes build these.
-//! - [`graph`]: ranks and needs; refuses cycles, missing needs and rank inversions.
-//! - [`event`], [`action`]: the two languages between core and shell.
-//! - [`group`]: the machine itself, with its phase x event table and diagram.
-//! - [`component`]: one component's state and how it moves.
-//! - [`plan`]: what a changed spec means, per component and key.
-//! - [`budget`]: host-wide limits on concurrent starts and on restarts.
-//! - [`view`]: what people see.
-//! - [`receipt`]: the proof of a stop.
-//! - [`record`]: recorded event logs and their replay.
+//! - [`name`] - the typed names (group, component, birth, port).
+//! - [`time`] - monotonic time, handed in by the caller.
+//! - [`spec`] - what a component is and how it wants to be run; recipes build these.
+//! - [`graph`] - ranks and needs; refuses cycles, missing needs and rank inversions.
+//! - [`event`], [`action`] - the two languages between core and shell.
+//! - [`group`] - the machine itself, with its phase x event table and diagram.
+//! - [`component`] - one component's state and how it moves.
+//! - [`plan`] - what a changed spec means, per component and key.
+//! - [`budget`] - host-wide limits on concurrent starts and on restarts.
+//! - [`view`] - what people see.
+//! - [`receipt`] - the proof of a stop.
+//! - [`record`] - recorded event logs and their replay.
 #![forbid(unsafe_code)]
 
 pub mod action;

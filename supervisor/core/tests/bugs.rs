@@ -116,7 +116,8 @@ fn editing_policy_restarts_nothing() {
 #[test]
 fn an_operators_start_clears_the_limiter() {
     let mut world = ready(group("a"));
-    world.model().script("a", vec![Behaviour::exits(1, 1); 4]);
+    // The limit is 5: after the start there are as many tries again.
+    world.model().script("a", vec![Behaviour::exits(1, 1); 4 + 1]);
     world.crash(0, "a");
     world.until_state("a", "Failed");
     let began = world.now;
@@ -129,7 +130,7 @@ fn an_operators_start_clears_the_limiter() {
 #[test]
 fn an_operators_start_clears_the_give_up_of_a_group() {
     let mut world = World::with(group("a"));
-    world.model().script("a", vec![Behaviour::exec(Exec::Fails(1)); 10]);
+    world.model().script("a", vec![Behaviour::exec(Exec::Fails(1)); 15]);
     world.start(0);
     world.until_phase(Phase::Unavailable);
     let first = world.view(0);
@@ -141,10 +142,40 @@ fn an_operators_start_clears_the_give_up_of_a_group() {
     world.until_phase(Phase::Sweeping);
     world.until_phase(Phase::Unavailable);
     assert_eq!(wait(&world), ten * 2);
+    world.start(0);
+    world.until_phase(Phase::Sweeping);
+    world.until_phase(Phase::Unavailable);
+    assert_eq!(wait(&world), ten, "the count begins anew");
     let began = world.now;
     world.start(0);
     world.until_phase(Phase::Ready);
     assert!(world.now.since(began) < Duration::from_secs(1));
+}
+
+/// A start that comes while the group that gave up is still being taken down is not forgotten, and one that was taken
+/// back is.
+#[test]
+fn a_start_during_the_stop_of_a_give_up_counts() {
+    let gives_up = |n: usize| {
+        let mut world = World::with(group("a"));
+        world.model().script("a", vec![Behaviour::exec(Exec::Fails(1)); n]);
+        world.model().path_ms = 1_000;
+        world.start(0);
+        world.until_phase(Phase::Draining);
+        world.start(0);
+        world
+    };
+    let mut world = gives_up(5);
+    world.until_phase(Phase::Ready);
+    assert_eq!(world.view(0).generation, 2);
+
+    let mut world = gives_up(10);
+    world.stop(0);
+    world.until_phase(Phase::Parked);
+    world.start(0);
+    world.until_phase(Phase::Stopping);
+    world.until(60, |w| w.phase(0) != Phase::Stopping);
+    assert_eq!(world.phase(0), Phase::Unavailable);
 }
 
 /// F1bonacc1/process-compose#189: the gate gives up when what it waits for needs one restart to get healthy.

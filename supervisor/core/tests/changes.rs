@@ -295,3 +295,59 @@ fn one_shots_run_once_per_start_and_their_failure_keeps_the_group_from_ready() {
     world.until_phase(Phase::Unavailable);
     assert_eq!(world.spawns("b"), 0);
 }
+
+#[test]
+fn a_new_component_gets_a_place_above_those_it_needs() {
+    let mut world = ready(group("a b:a"));
+    // Without a, b would be of rank 1 and c of rank 2; but b stays where it is until the next start.
+    world.declare(group("b c:b"));
+    world.until_state("c", "Ready");
+    let ranks: Vec<_> = world.view(0).components.iter().map(|c| (c.name.to_string(), c.rank)).collect();
+    assert_eq!(ranks, [("b".into(), Rank(2)), ("c".into(), Rank(3))]);
+}
+
+#[test]
+fn nobody_starts_on_a_need_that_is_about_to_go_down() {
+    let spec = group("a b:a c:a");
+    let mut world = World::with(spec.clone());
+    world.model().script("b", [Behaviour { term: Some(4_000), ..Behaviour::normal() }]);
+    world.start(0);
+    world.until_phase(Phase::Ready);
+    let new = edit(&spec, "a", |a| a.launch.argv.push("-v".into()));
+    world.declare(edit(&new, "b", |b| b.launch.argv.push("-v".into())));
+    assert_eq!((world.state("a").as_str(), world.state("b").as_str()), ("Ready", "Stopping"));
+    world.crash(0, "c");
+    world.until(2, |_| false);
+    assert_eq!((world.state("c").as_str(), world.spawns("c")), ("Waiting", 1));
+    world.until_phase(Phase::Ready);
+    assert_eq!((world.spawns("a"), world.spawns("b"), world.spawns("c")), (2, 2, 2));
+}
+
+#[test]
+fn each_step_of_a_component_is_progress_of_the_bring_up() {
+    let slow = |ms| Behaviour { ready: Some(ms), ..Behaviour::normal() };
+    let mut spec = group("a b");
+    spec.components.iter_mut().for_each(|c| c.readiness.deadline = c.readiness.cap);
+    spec.bringup.no_progress = std::time::Duration::from_secs(300);
+    let mut world = World::with(spec);
+    world.model().script("a", [slow(200_000)]);
+    world.model().script("b", [slow(450_000)]);
+    world.start(0);
+    world.until_phase(Phase::Ready);
+    assert_eq!(world.view(0).generation, 1);
+}
+
+#[test]
+fn an_answer_that_comes_twice_counts_once() {
+    let mut world = World::with(group("a b:a"));
+    world.model().script("b", [Behaviour::never_ready()]);
+    world.start(0);
+    world.until_state("b", "Starting");
+    world.until(10, |w| w.component("b").detail.contains("connection refused"));
+    let birth = |w: &World, of: &str| w.component(of).birth.unwrap();
+    world.give(0, Event::Spawned { component: name("b"), birth: birth(&world, "b"), pid: 77 });
+    assert_eq!(world.held[0].actions.last().unwrap(), &[]);
+    // A late answer of the readiness probe is no failed liveness, of which there is none.
+    world.give(0, Event::ProbeFailed { component: name("a"), birth: birth(&world, "a"), why: "late".into() });
+    assert_eq!(world.held[0].actions.last().unwrap(), &[]);
+}

@@ -6,7 +6,7 @@ use sim::spec::{edit, group, liveness, name, task};
 use sim::{Behaviour, Chaos, Exec, World};
 use socialweb_core::budget::Limits;
 use socialweb_core::receipt::Rung;
-use socialweb_core::{Action, Birth, Event, ExitStatus, GroupSpec, Kind, Permit, Phase, Restart, Why};
+use socialweb_core::{Action, Birth, Event, ExitStatus, GroupSpec, Kind, Phase, Restart, Why};
 use std::time::Duration;
 
 fn ready(spec: GroupSpec) -> World {
@@ -110,16 +110,33 @@ fn l3_an_empty_cgroup_does_not_stand_in_for_the_wait_nor_the_wait_for_an_empty_c
 #[test]
 fn l3_a_cgroup_that_nobody_asked_to_remove_is_not_gone() {
     let mut world = ready(group("a"));
-    let (component, birth) = (name("a"), world.component("a").birth.unwrap());
-    world.give(0, Event::CgroupRemoved { component, birth });
+    let birth = world.component("a").birth.unwrap();
+    world.give(0, Event::CgroupRemoved { component: name("a"), birth });
     assert_eq!(world.state("a"), "Ready");
     assert_eq!(world.spawns("a"), 1);
+    world.stop(0);
+    world.until_state("a", "Stopping");
+    world.give(0, Event::CgroupRemoved { component: name("a"), birth });
+    assert_eq!((world.state("a").as_str(), world.phase(0)), ("Stopping", Phase::Stopping));
+    world.until_phase(Phase::Parked);
+}
+
+#[test]
+fn l5_a_process_that_runs_cannot_have_failed_to_start() {
+    let mut world = ready(group("a"));
+    let (component, birth) = (name("a"), world.component("a").birth.unwrap());
+    world.give(0, Event::SpawnFailed { component, birth, error: "x".into() });
+    assert_eq!(last(&world), []);
 }
 
 #[test]
 fn l3_a_stuck_group_cgroup_is_named_and_asked_again_and_an_old_answer_does_not_hurry() {
     let mut world = ready(group("a b:a"));
     world.model().busy = 3;
+    world.restart("b");
+    world.model().script("b", [Behaviour::ignores_term()]);
+    world.until(60, |w| w.spawns("b") == 2);
+    world.until_phase(Phase::Ready);
     world.stop(0);
     world.until_state("b", "Stopping");
     world.give(0, Event::GroupStuck { what: "an earlier stop".into() });
@@ -314,18 +331,6 @@ fn l11_a_stable_run_clears_the_count() {
     world.run(1_200);
     assert_eq!(world.state("a"), "Ready");
     assert!(world.spawns("a") > 15, "each restart was immediate");
-}
-
-#[test]
-fn l11_a_late_grant_goes_back() {
-    let mut world = World::with(group("a"));
-    world.stop(0);
-    world.give(0, Event::Granted { permit: Permit::Start });
-    assert_eq!(last(&world), [Action::Return { permit: Permit::Start }]);
-    world.start(0);
-    world.until_phase(Phase::Ready);
-    world.give(0, Event::Granted { permit: Permit::Start });
-    assert_eq!(last(&world), [Action::Return { permit: Permit::Start }]);
 }
 
 #[test]

@@ -235,6 +235,7 @@ fn a_plan() {
             file: "clusters.d/b.toml".into(),
             line: Some(2),
             column: Some(1),
+            severity: socialweb_wire::Severity::Error,
             message: "unknown key `acount`".into(),
             hint: "did you mean `account`?".into(),
         }],

@@ -6,12 +6,12 @@
 //! Map:
 //! - `run`: from the command line to the loop, and the way out.
 //! - `host`: the loop and what it performs.
-//! - [`config`]: files to specs.
-//! - [`state`]: the state folder: lock, leases, records, receipts, event logs.
-//! - [`logs`]: what components write.
-//! - [`probe`]: readiness and liveness.
-//! - [`admin`]: the admin server.
-//! - [`manager`]: the service manager above us.
+//! - [`config`] - files to specs.
+//! - [`state`] - the state folder: lock, leases, records, receipts, event logs.
+//! - [`logs`] - what components write.
+//! - [`probe`] - readiness and liveness.
+//! - [`admin`] - the admin server.
+//! - [`manager`] - the service manager above us.
 
 pub mod admin;
 pub mod config;

@@ -6,14 +6,14 @@
 //! block argues its own safety.
 //!
 //! Map:
-//! - [`cgroup`]: find a cgroup2 subtree that is ours, make, kill, thaw, count and remove cgroups, wait for "unpopulated".
-//! - [`mod@spawn`]: clone3 into a cgroup with a pidfd; a child that inherits only what it was given.
-//! - [`reap`]: the one owner of all waits; subreaper.
-//! - [`process`]: /proc, pidfds, identity of a process beyond its number, the marker sweep.
-//! - [`fallback`]: who belongs to a run where there is no cgroup, and killing them; what cannot be killed.
-//! - [`socket`]: private unix sockets, who the peer is, the notify socket.
-//! - [`port`]: is a loopback port free, and who holds it.
-//! - [`fsinfo`]: what a state folder lies on.
+//! - [`cgroup`] - find a cgroup2 subtree that is ours, make, kill, thaw, count and remove cgroups, wait for "unpopulated".
+//! - [`mod@spawn`] - clone3 into a cgroup with a pidfd; a child that inherits only what it was given.
+//! - [`reap`] - the one owner of all waits; subreaper.
+//! - [`process`] - /proc, pidfds, identity of a process beyond its number, the marker sweep.
+//! - [`fallback`] - who belongs to a run where there is no cgroup, and killing them; what cannot be killed.
+//! - [`socket`] - private unix sockets, who the peer is, the notify socket.
+//! - [`port`] - is a loopback port free, and who holds it.
+//! - [`fsinfo`] - what a state folder lies on.
 //!
 //! Needs Linux 5.14 (cgroup.kill; clone3 into a cgroup is 5.7, close_range 5.9). On older kernels from 5.9 on the kill
 //! falls back to signalling every member through its pidfd.

@@ -49,7 +49,7 @@ pub mod tree;
 
 pub use error::{ApiError, ErrorCode};
 pub use lines::{EventLine, Level, LogLine, Missed, StreamLine};
-pub use plan::{Effect, GroupPlan, PlannedChange, Problem, ReloadPlan};
+pub use plan::{Effect, GroupPlan, PlannedChange, Problem, ReloadPlan, Severity};
 pub use receipt::{ExitStatus, Reaped, ReapedBy, Receipt, Rung, Stopped, Why};
 pub use request::{Accepted, FeedQuery, GroupQuery, Operation, ReloadQuery};
 pub use status::{ComponentStatus, GroupStatus, HostStatus, Phase};

@@ -61,6 +61,18 @@ pub enum Effect {
     Unknown,
 }
 
+/// How bad a [`Problem`] is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Severity {
+    /// It was used, and somebody should look.
+    Warning,
+    /// Something could not be used; what depends on it stays as it was. Also what a reader makes of one it does not know.
+    #[default]
+    #[serde(other)]
+    Error,
+}
+
 /// One thing that is wrong in a configuration file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
@@ -70,6 +82,9 @@ pub struct Problem {
     pub line: Option<u32>,
     /// Column, from 1.
     pub column: Option<u32>,
+    /// How bad it is.
+    #[serde(default)]
+    pub severity: Severity,
     /// What is wrong.
     pub message: String,
     /// What to do about it; may be empty.
@@ -87,6 +102,13 @@ impl fmt::Display for Effect {
             Effect::Park => "is parked, its data stays",
             Effect::Unknown => "unknown to this version",
         })
+    }
+}
+
+impl ReloadPlan {
+    /// True when something could not be used.
+    pub fn has_errors(&self) -> bool {
+        self.problems.iter().any(|p| p.severity == Severity::Error)
     }
 }
 

@@ -99,6 +99,7 @@ fn a_plan_names_key_place_and_effect() {
             file: "clusters.d/b.toml".into(),
             line: Some(2),
             column: Some(1),
+            severity: socialweb_wire::Severity::Error,
             message: "unknown key `acount`".into(),
             hint: "did you mean `account`?".into(),
         }],
@@ -110,7 +111,7 @@ fn a_plan_names_key_place_and_effect() {
             "applied": false,
             "groups": [{"group": "demo", "effect": "restart", "changes": [
                 {"component": "kine", "key": "env", "file": "clusters.d/demo.toml", "line": 7, "effect": "restart"}]}],
-            "problems": [{"file": "clusters.d/b.toml", "line": 2, "column": 1, "message": "unknown key `acount`",
+            "problems": [{"file": "clusters.d/b.toml", "line": 2, "column": 1, "severity": "error", "message": "unknown key `acount`",
                           "hint": "did you mean `account`?"}]
         }),
     );

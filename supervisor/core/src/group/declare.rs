@@ -78,7 +78,6 @@ fn change_spec(c: &mut Component, spec: ComponentSpec, effect: Effect, now: Time
         return true;
     }
     let old = std::mem::replace(&mut c.spec, spec);
-    c.next = None;
     if needs_restart {
         clear_waits(c, now, out);
         if matches!(c.state, State::Done) {

@@ -15,13 +15,6 @@ impl Group {
             .collect()
     }
 
-    /// All that `name` needs, directly or not.
-    pub(super) fn needs_closure(&self, name: &ComponentName) -> BTreeSet<ComponentName> {
-        // A changed spec that waits for the old run's end counts already: it is what will start.
-        let needs = |c: &Component| c.next.as_ref().unwrap_or(&c.spec).needs.clone();
-        closure(name, |n| self.components.get(n).map(needs).unwrap_or_default())
-    }
-
     /// All that need `name`, directly or not.
     pub(super) fn dependents(&self, name: &ComponentName) -> BTreeSet<ComponentName> {
         closure(name, |n| {

@@ -58,25 +58,16 @@ impl Group {
         }
     }
 
-    /// A component that went down for a cycle may come up again once no need of it is still going down.
+    /// A component that is down for a cycle may come up again, with the newest spec; its needs hold it back if they are on
+    /// their way down too. One that is no longer declared is forgotten.
     fn release(&mut self, now: Time) {
-        let falling = self.falling();
-        let free: Vec<ComponentName> = self
-            .components
-            .values()
-            .filter(|c| c.down == Some(Down::Cycle) && !c.has_run())
-            .filter(|c| self.needs_closure(c.name()).is_disjoint(&falling))
-            .map(|c| c.name().clone())
-            .collect();
-        for name in free {
-            if let Some(c) = self.components.get_mut(&name) {
-                c.down = None;
-                if let Some(next) = c.next.take() {
-                    c.spec = next;
-                }
-                c.restarts += 1;
-                c.enter(State::Idle, now);
+        for c in self.components.values_mut().filter(|c| c.down == Some(Down::Cycle) && !c.has_run()) {
+            c.down = None;
+            if let Some(next) = c.next.take() {
+                c.spec = next;
             }
+            c.restarts += 1;
+            c.enter(State::Idle, now);
         }
         self.components.retain(|_, c| c.down != Some(Down::Removed) || c.has_run());
     }

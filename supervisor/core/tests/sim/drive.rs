@@ -15,7 +15,8 @@ pub fn schedule(seed: u64) -> World {
     let starts = rng.percent(50).then_some(1);
     let limits = Limits {
         concurrent_starts: starts,
-        restarts: rng.percent(50).then_some(Rate { burst: 3, per_minute: 30 }),
+        restarts: [None, Some(Rate { burst: 3, per_minute: 30 }), Some(Rate { burst: 1, per_minute: 2 })]
+            [rng.below(3) as usize],
         ..Limits::default()
     };
     let mut world = World::new(rng.next(), limits);

@@ -107,6 +107,10 @@ pub fn judge(
             Some(run) if run.told_end => Ok(()),
             _ => broken(L3_REMOVE, format!("{component}/{birth} was not waited for")),
         },
+        Action::RemoveGroup => match model.runs.values().find(|r| !r.removed) {
+            Some(run) => broken(L3_REMOVE, format!("the group is removed, {} is there", run.component)),
+            None => Ok(()),
+        },
         Action::ShutPath => {
             let view = group.view();
             memory.stopping = view.components.into_iter().map(|c| c.name).collect();

@@ -171,7 +171,7 @@ impl Session {
         let plan: ReloadPlan =
             self.client.post(Route { parts: &["reload"], query: Some(&ReloadQuery { dry_run }) }).await?;
         print(&render::whole(self.format, &plan, |_| render::plan::plan(&plan))?)?;
-        Ok(if plan.problems.is_empty() { Exit::Done } else { Exit::Failed })
+        Ok(if plan.has_errors() { Exit::Failed } else { Exit::Done })
     }
 
     pub(super) async fn shutdown(&self, wait: WaitArgs) -> Result<Exit, CtlError> {

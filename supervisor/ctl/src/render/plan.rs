@@ -1,7 +1,7 @@
 //! A reload's plan for people.
 
 use super::clean;
-use socialweb_wire::{GroupPlan, PlannedChange, ReloadPlan};
+use socialweb_wire::{GroupPlan, PlannedChange, ReloadPlan, Severity};
 use std::fmt::Write;
 
 /// The plan, and whether it is done.
@@ -12,7 +12,12 @@ pub fn plan(plan: &ReloadPlan) -> String {
     }
     for problem in &plan.problems {
         // Writing to a String cannot fail, here and below.
-        let _ = writeln!(out, "error: {}; its groups stay as they are", clean(&problem.to_string()));
+        let text = problem.to_string();
+        let text = clean(&text);
+        let _ = match problem.severity {
+            Severity::Error => writeln!(out, "error: {text}; its groups stay as they are"),
+            Severity::Warning => writeln!(out, "warning: {text}"),
+        };
     }
     out.push_str(match (plan.groups.is_empty(), plan.applied) {
         (true, _) => "nothing changed\n",

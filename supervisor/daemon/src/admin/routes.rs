@@ -186,7 +186,7 @@ async fn no_route(uri: Uri) -> Failure {
 
 fn unknown_route(uri: &Uri) -> ApiError {
     ApiError::new(ErrorCode::NotFound, format!("there is no {}", uri.path()))
-        .with_hint("the routes are listed in docs/architecture.md; ctl and daemon may be of different versions")
+        .with_hint("ctl and daemon may be of different versions")
 }
 
 async fn wrong_method(method: axum::http::Method, uri: Uri) -> Failure {

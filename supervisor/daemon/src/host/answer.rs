@@ -83,8 +83,10 @@ impl Host {
             let text = format!("group {group} is {}, so its component {component} cannot be restarted", held.view.phase.as_str());
             return Err(wire::ApiError::new(wire::ErrorCode::Conflict, text).with_hint(format!("`ctl start {group}` first")));
         }
-        self.feed(&group, Event::Restart { component: Some(component.clone()), why: Why::Operator });
-        self.accepted(wire::Operation::RestartComponent, &group, Some(&component))
+        // The run that is to be replaced, before anything can have replaced it: what the asker waits to see the end of.
+        let answer = self.accepted(wire::Operation::RestartComponent, &group, Some(&component));
+        self.feed(&group, Event::Restart { component: Some(component), why: Why::Operator });
+        answer
     }
 
     /// Only what the source no longer declares may be destroyed (law L7).
@@ -172,7 +174,6 @@ impl Host {
         if let Some(held) = self.groups.get(group) {
             answer.generation = held.view.generation;
             answer.phase = Some(convert::phase(held.view.phase));
-            answer.note = held.view.reason.clone();
             let c = component.and_then(|name| held.view.components.iter().find(|c| &c.name == name));
             answer.birth = c.and_then(|c| c.birth).map(|b| b.0);
         }
@@ -192,6 +193,9 @@ impl Host {
         let mut warnings = self.warnings.clone();
         warnings.extend(self.source_problems.iter().cloned());
         warnings.extend(self.support.problems().iter().cloned());
+        if self.groups.values().any(|h| h.facts.url.is_some()) {
+            warnings.extend(self.binaries.server().err().map(|missing| missing.to_string()));
+        }
         Ok(wire::HostStatus {
             schema: wire::SCHEMA,
             version: env!("CARGO_PKG_VERSION").into(),
@@ -214,7 +218,7 @@ impl Host {
     fn server_text(&self) -> String {
         match self.binaries.server() {
             Ok(server) => format!("{} ({})", server.flavour.as_str(), server.path.display()),
-            Err(missing) => format!("none: {missing}"),
+            Err(_) => "none".into(),
         }
     }
 

@@ -4,17 +4,17 @@
 //! removal) is a task or a kernel notification that ends in a [`Msg`] to this task.
 //!
 //! Map:
-//! - [`drive`]: the loop: what it waits for, and in which order it takes it.
-//! - [`live`]: one run of one component in the shell: pidfd, cgroup, pipes, probe.
-//! - [`execute`]: performs core's actions.
-//! - [`spawn`]: a launch becomes a process.
-//! - [`ladder`]: signal, kill, wait for empty, remove.
-//! - [`exits`]: the one owner of waits; strays.
-//! - [`sweep`]: survivors of an earlier daemon.
-//! - [`watch`]: readiness, liveness, progress, notify datagrams.
-//! - [`reload`]: sources become declarations.
-//! - [`answer`]: what people ask through the admin socket.
-//! - [`say`]: events and status for people, journal and systemd.
+//! - [`drive`] - the loop: what it waits for, and in which order it takes it.
+//! - [`live`] - one run of one component in the shell: pidfd, cgroup, pipes, probe.
+//! - [`execute`] - performs core's actions.
+//! - [`spawn`] - a launch becomes a process.
+//! - [`ladder`] - signal, kill, wait for empty, remove.
+//! - [`exits`] - the one owner of waits; strays.
+//! - [`sweep`] - survivors of an earlier daemon.
+//! - [`watch`] - readiness, liveness, progress, notify datagrams.
+//! - [`reload`] - sources become declarations.
+//! - [`answer`] - what people ask through the admin socket.
+//! - [`say`] - events and status for people, journal and systemd.
 
 pub(crate) mod answer;
 pub(crate) mod drive;

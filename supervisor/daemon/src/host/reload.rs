@@ -34,6 +34,8 @@ impl Host {
         };
         plan.problems.extend(loaded.declared.warnings.iter().map(problem));
         if loaded.declared.state != SourceState::Read {
+            // Nothing was done: for whoever asked that is an error.
+            plan.problems.iter_mut().for_each(|p| p.severity = wire::Severity::Error);
             self.source_problems = plan.problems.iter().map(ToString::to_string).collect();
             return plan;
         }
@@ -264,6 +266,10 @@ fn problem(finding: &Finding) -> wire::Problem {
         file: finding.path.display().to_string(),
         line: finding.position.map(|p| p.line),
         column: finding.position.map(|p| p.column),
+        severity: match finding.severity {
+            config::Severity::Error => wire::Severity::Error,
+            config::Severity::Warning => wire::Severity::Warning,
+        },
         message: finding.message.clone(),
         hint: String::new(),
     }

@@ -14,10 +14,10 @@
 //!
 //! Map:
 //! - [`line`](mod@line): bytes to lines: splitting, UTF-8, priority.
-//! - [`follow`]: followers, each with its own bounded queue.
-//! - [`store`]: the components with ring and counters; [`Logs`], the handle that everybody else holds.
-//! - [`pump`]: the task.
-//! - [`journal`]: journald's native protocol.
+//! - [`follow`] - followers, each with its own bounded queue.
+//! - [`store`] - the components with ring and counters; [`Logs`], the handle that everybody else holds.
+//! - [`pump`] - the task.
+//! - [`journal`] - journald's native protocol.
 //! - [`file`](mod@file): rotated files where there is no journal, and reading them back.
 
 pub mod file;

@@ -7,9 +7,9 @@
 //! A probe is a future, not a task: whoever drives it drops it to end it, and nothing stays behind.
 //!
 //! Map:
-//! - [`Prober`]: one probe of one run; [`Prober::run_readiness`] and [`Prober::run_liveness`].
-//! - [`signal`]: what arrives from outside: READY=1, a newline on a descriptor, a log line, WATCHDOG=1.
-//! - [`http`], [`etcd`]: the two that speak a protocol; [`tls`]: their trust, from files only.
+//! - [`Prober`] - one probe of one run; [`Prober::run_readiness`] and [`Prober::run_liveness`].
+//! - [`signal`] - what arrives from outside: READY=1, a newline on a descriptor, a log line, WATCHDOG=1.
+//! - [`http`], [`etcd`] - the two that speak a protocol; [`tls`]: their trust, from files only.
 
 pub mod etcd;
 pub mod http;

@@ -5,13 +5,13 @@
 //! except through [`write_atomic`], which others use for their own files.
 //!
 //! Map:
-//! - [`dir`]: opens, checks and locks the folder; one folder per group; deletion through a trash name.
+//! - [`dir`] - opens, checks and locks the folder; one folder per group; deletion through a trash name.
 //! - [`file`](mod@file): [`write_atomic`], versioned records, moving a bad one aside.
-//! - [`append`]: bounded files that are only appended to (event logs, component logs).
-//! - [`record`]: what the daemon remembers of a group, `groups/<cluster>/record.json`.
-//! - [`leases`]: `leases.json`, sticky ports (law L9); [`ports`]: the ranges they come from.
-//! - [`receipts`]: `groups/<cluster>/receipts/`, the last 20.
-//! - [`events`]: `groups/<cluster>/events.jsonl` and the ring that `ctl events` reads.
+//! - [`append`] - bounded files that are only appended to (event logs, component logs).
+//! - [`record`] - what the daemon remembers of a group, `groups/<cluster>/record.json`.
+//! - [`leases`] - `leases.json`, sticky ports (law L9); [`ports`]: the ranges they come from.
+//! - [`receipts`] - `groups/<cluster>/receipts/`, the last 20.
+//! - [`events`] - `groups/<cluster>/events.jsonl` and the ring that `ctl events` reads.
 //!
 //! All calls block for as long as the disk does, an fsync at most a few per group and start.
 

@@ -4,8 +4,8 @@
 //! when to kill or how often to try again.
 //!
 //! - [`detect`](Support::detect): which subtree is ours.
-//! - [`Tree`]: the daemon's own subtree; [`Cgroup`]: one folder in it.
-//! - [`Watcher`]: tells when cgroups become populated or unpopulated, without polling.
+//! - [`Tree`] - the daemon's own subtree; [`Cgroup`]: one folder in it.
+//! - [`Watcher`] - tells when cgroups become populated or unpopulated, without polling.
 
 mod detect;
 mod mount;

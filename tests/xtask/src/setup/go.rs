@@ -82,9 +82,8 @@ fn sources(folder: &Path, into: &mut Vec<PathBuf>) -> Result<()> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         if path.is_dir() {
             sources(&path, into)?;
-        } else if name.ends_with(".go") && !name.ends_with("_test.go")
-            || ["go.mod", "go.sum", "pins.toml"].contains(&&*name)
-        {
+        } else if !name.ends_with("_test.go") && !name.ends_with(".md") {
+            // Not only *.go: kube-server embeds files of default arguments.
             into.push(path);
         }
     }
@@ -107,7 +106,7 @@ fn build(repo: &Repo, pins: &Pins, programs: &[(&str, &str)]) -> Result<()> {
     println!("==> building {names} ({COLD})");
     let began = Instant::now();
     let mut command = go(repo);
-    command.args(["build", "-v", "-trimpath", "-mod=readonly", "-ldflags", &ldflags(pins)?]);
+    command.args(["build", "-v", "-trimpath", "-mod=readonly", "-tags", &pins.go_tags, "-ldflags", &ldflags(pins)?]);
     // The trailing slash makes it a folder for several programs.
     command.arg("-o").arg(repo.bin().join("")).args(programs.iter().map(|(_, package)| package));
     let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().context("starting go build")?;
@@ -145,7 +144,7 @@ mod tests {
 
     #[test]
     fn versions_come_from_the_pins() {
-        let pins = Pins { kubernetes: "1.37.0".into(), kine: "0.18.0".into(), openbao: "2".into() };
+        let pins = Pins { kubernetes: "1.37.0".into(), kine: "0.18.0".into(), openbao: "2".into(), go_tags: String::new() };
         let flags = ldflags(&pins).unwrap();
         for part in ["gitVersion=v1.37.0", "gitMajor=1", "gitMinor=37", "Version=v0.18.0"] {
             assert!(flags.contains(part), "{flags}");

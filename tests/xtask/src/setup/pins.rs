@@ -12,6 +12,8 @@ pub struct Pins {
     pub kine: String,
     /// OpenBao.
     pub openbao: String,
+    /// Build tags of the Go build, separated by commas.
+    pub go_tags: String,
 }
 
 impl Pins {
@@ -29,7 +31,12 @@ impl Pins {
             let value = value.with_context(|| format!("no pin {key} = \"X.Y.Z\""))?;
             Ok(value.trim_start_matches('v').to_string())
         };
-        Ok(Pins { kubernetes: pin("kubernetes")?, kine: pin("kine")?, openbao: pin("openbao")? })
+        Ok(Pins {
+            kubernetes: pin("kubernetes")?,
+            kine: pin("kine")?,
+            openbao: pin("openbao")?,
+            go_tags: table.get("go-tags").and_then(toml::Value::as_str).unwrap_or_default().to_string(),
+        })
     }
 
     /// Kubernetes' major and minor number, as text.

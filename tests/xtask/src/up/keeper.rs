@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// The unit's RestartSec.
 const DELAY: Duration = Duration::from_millis(500);
 
-/// The unit's RestartPreventExitStatus: wrong usage or a config that cannot be read.
+/// The unit's RestartPreventExitStatus: wrong usage.
 const WRONG_USAGE: i32 = 2;
 
 /// As systemd's own default: this many starts within [`WINDOW`] are a loop.
@@ -81,7 +81,7 @@ impl<F: FnMut() -> Result<Command>> Keeper<F> {
     }
 
     fn ended(&mut self, status: ExitStatus) -> Result<Turn> {
-        if false {
+        if status.success() {
             return Ok(Turn::Ended);
         }
         if status.code() == Some(WRONG_USAGE) {
@@ -95,6 +95,15 @@ impl<F: FnMut() -> Result<Command>> Keeper<F> {
         self.child = spawn(&mut (self.command)()?)?;
         self.starts.push(Instant::now());
         Ok(Turn::Restarted(status))
+    }
+}
+
+/// However we end, the daemon does not stay behind without anybody who knows of it.
+impl<F> Drop for Keeper<F> {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) && run::terminate(self.child.id()).is_ok() {
+            let _ended = self.child.wait();
+        }
     }
 }
 
@@ -144,6 +153,14 @@ mod tests {
         assert!(matches!(next(&mut keeper).unwrap(), Turn::Restarted(status) if status.signal() == Some(9)));
         assert_eq!(next(&mut keeper).unwrap(), Turn::Ended);
         assert_eq!(starts.get(), 2);
+    }
+
+    #[test]
+    fn a_keeper_that_is_dropped_leaves_no_daemon_behind() {
+        let keeper = Keeper::start(|| shell("exec sleep 1000")).unwrap();
+        let proc = format!("/proc/{}", keeper.child.id());
+        drop(keeper);
+        assert!(!std::path::Path::new(&proc).exists());
     }
 
     #[test]

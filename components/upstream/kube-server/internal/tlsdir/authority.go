@@ -95,7 +95,8 @@ func generateAuthority(path, name string, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	ca, err := cert.NewSelfSignedCACert(cert.Config{CommonName: fmt.Sprintf("kube-server-%s@%d", name, now.Unix())}, key)
+	config := cert.Config{CommonName: fmt.Sprintf("kube-server-%s@%d", name, now.Unix()), NotBefore: now.Add(-clockSkew)}
+	ca, err := cert.NewSelfSignedCACert(config, key)
 	if err != nil {
 		return err
 	}

@@ -252,19 +252,11 @@ func TestALeafIsIssuedAnewWhenItDoesNotMatch(t *testing.T) {
 		"another address": func(s *flags.Server) { s.Advertise = net.IPv4(10, 41, 0, 3) },
 		"garbage":         func(s *flags.Server) { check(t, os.WriteFile(s.TLS("serving-kube-apiserver.crt"), []byte("x"), 0o600)) },
 		"no key":          func(s *flags.Server) { check(t, os.Remove(s.TLS("serving-kube-apiserver.key"))) },
-		"another subject": func(s *flags.Server) { // the certificate of another leaf
-			for _, end := range []string{".crt", ".key"} {
-				data, err := os.ReadFile(s.TLS("client-admin" + end))
-				check(t, err)
-				check(t, os.WriteFile(s.TLS("serving-kube-apiserver"+end), data, 0o600))
-			}
-		},
 	} {
 		s := layout(t)
 		open(t, s)
 		spoil(&s)
-		d := Dir{s, nil}
-		d = open(t, s)
+		d := open(t, s)
 		renewed, err := d.Renew(now)
 		check(t, err)
 		serving, err := readPair(s.TLS("serving-kube-apiserver"))
@@ -272,6 +264,20 @@ func TestALeafIsIssuedAnewWhenItDoesNotMatch(t *testing.T) {
 			serving.cert.VerifyHostname(s.SANs[0]) != nil {
 			t.Errorf("%s: %v, renewed again: %v", name, err, renewed)
 		}
+	}
+}
+
+func TestALeafForAnotherUserIsIssuedAnew(t *testing.T) {
+	s := layout(t)
+	open(t, s)
+	for _, end := range []string{".crt", ".key"} { // the same authority, usage and names: only the subject tells them apart
+		check(t, os.Rename(s.TLS("client-admin"+end), s.TLS("client-scheduler"+end)))
+	}
+	open(t, s)
+	got, err := readPair(s.TLS("client-scheduler"))
+	check(t, err)
+	if got.cert.Subject.CommonName != "system:kube-scheduler" || len(got.cert.Subject.Organization) != 0 {
+		t.Errorf("the scheduler would be %s", got.cert.Subject)
 	}
 }
 
