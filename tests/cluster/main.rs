@@ -67,7 +67,10 @@ fn kill_9_of_each_part_ends_with_the_same_tenant_on_the_same_port_and_nothing_tw
     tenant.daemon.wait_phase("demo", Phase::Ready);
     tenant.still_the_same(port);
     let running = tenant.daemon.marked();
-    assert!(old.iter().all(|pid| !running.iter().any(|(p, _)| p == pid)), "nothing of the old run is left: {running:?}");
+    assert!(
+        old.iter().all(|pid| !running.iter().any(|(p, _)| p == pid)),
+        "nothing of the old run is left: {running:?}"
+    );
     for part in ["kine", "bao", "kube-server"] {
         let n = running.iter().filter(|(_, comm)| comm == part).count();
         assert!(n <= 1, "{part} runs {n} times: {running:?}");
@@ -105,9 +108,13 @@ fn no_ambient_kubeconfig_proxy_or_home_is_read() {
     assert!(trap.accept().is_err(), "somebody followed an ambient file or variable");
     tenant.daemon.stop();
     let Some(opened) = witness.map(|w| w.opened()) else {
-        return skip("no_ambient_kubeconfig", "fanotify: the kernel does not tell who opens a file; the rest was tested");
+        return skip(
+            "no_ambient_kubeconfig",
+            "fanotify: the kernel does not tell who opens a file; the rest was tested",
+        );
     };
-    let traps: Vec<_> = opened.iter().filter(|(_, path)| path.contains("/home/.kube") || path.contains("admin-do-not-read")).collect();
+    let traps: Vec<_> =
+        opened.iter().filter(|(_, path)| path.contains("/home/.kube") || path.contains("admin-do-not-read")).collect();
     let server = ["kube-server", "k3s", "k3s-server"];
     let others: Vec<_> = traps.iter().filter(|(comm, _)| !server.contains(&comm.as_str())).collect();
     assert!(others.is_empty(), "these read what is not theirs: {others:?}");
@@ -129,7 +136,9 @@ fn a_group_can_be_stopped_and_deleted_at_every_step_of_its_bring_up() {
         });
         tenant.daemon.remove_cluster("demo");
         // A second file, so that the folder is not empty, which would read as a lost mount.
-        tenant.daemon.write_cluster("other", "kind = \"exec\"\n[[component]]\nname = \"a\"\nargv = [\"/bin/sleep\", \"9\"]\n");
+        tenant
+            .daemon
+            .write_cluster("other", "kind = \"exec\"\n[[component]]\nname = \"a\"\nargv = [\"/bin/sleep\", \"9\"]\n");
         tenant.daemon.ctl(&["reload"]);
         tenant.daemon.wait_phase("demo", Phase::Parked);
         tenant.daemon.ctl_ok(&["delete", "demo", "--yes"]);

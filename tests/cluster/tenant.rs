@@ -20,7 +20,8 @@ impl Tenant {
         let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
         let there = |name: &str| path.split(':').map(|d| Path::new(d).join(name)).find(|p| p.is_file());
         let missing = ["kine", "bao", "kubectl"].into_iter().find(|name| there(name).is_none());
-        let missing = missing.or_else(|| (there("k3s").is_none() && there("kube-server").is_none()).then_some("kube-server"));
+        let missing =
+            missing.or_else(|| (there("k3s").is_none() && there("kube-server").is_none()).then_some("kube-server"));
         if let Some(name) = missing {
             skip(test, &format!("programs: no {name} on PATH or in build/bin; `cargo x setup` builds it"));
             return None;
@@ -64,9 +65,19 @@ impl Tenant {
 
     pub fn kubectl(&self, args: &[&str]) -> String {
         let mut command = Command::new(&self.kubectl);
-        command.env_remove("KUBECONFIG").env("HOME", &self.daemon.dir).arg("--kubeconfig").arg(self.kubeconfig()).args(args);
+        command
+            .env_remove("KUBECONFIG")
+            .env("HOME", &self.daemon.dir)
+            .arg("--kubeconfig")
+            .arg(self.kubeconfig())
+            .args(args);
         let out = command.output().unwrap();
-        assert!(out.status.success(), "kubectl {args:?}: {}\n{}", String::from_utf8_lossy(&out.stderr), self.daemon.log());
+        assert!(
+            out.status.success(),
+            "kubectl {args:?}: {}\n{}",
+            String::from_utf8_lossy(&out.stderr),
+            self.daemon.log()
+        );
         String::from_utf8(out.stdout).unwrap()
     }
 
@@ -101,7 +112,11 @@ impl Tenant {
         }
         assert!(secrets.len() > 5, "the test must have found secrets to look for");
         let mut open = vec![("the daemon's log".to_string(), self.daemon.log())];
-        for file in files.iter().filter(|f| f.components().any(|c| c.as_os_str() == "logs" || c.as_os_str() == "receipts") || f.ends_with("events.jsonl") || f.ends_with("record.json")) {
+        for file in files.iter().filter(|f| {
+            f.components().any(|c| c.as_os_str() == "logs" || c.as_os_str() == "receipts")
+                || f.ends_with("events.jsonl")
+                || f.ends_with("record.json")
+        }) {
             open.push((file.display().to_string(), String::from_utf8_lossy(&fs::read(file).unwrap()).into_owned()));
         }
         open.push(("status".into(), self.daemon.ctl_ok(&["status", "-o", "json"])));
@@ -131,7 +146,10 @@ fn walk(dir: &Path, files: &mut Vec<PathBuf>) {
 
 fn is_secret(file: &Path) -> bool {
     let name = file.file_name().unwrap().to_string_lossy();
-    name.ends_with(".key") || name.contains("token") || name.contains("recovery-key") || name.contains("mint-credential")
+    name.ends_with(".key")
+        || name.contains("token")
+        || name.contains("recovery-key")
+        || name.contains("mint-credential")
 }
 
 /// The lines of a secret that are long enough to be found by chance nowhere.
@@ -140,4 +158,3 @@ fn words(bytes: &[u8]) -> Vec<String> {
     let long = |w: &&str| w.len() >= 32 && !w.starts_with("-----");
     text.split(|c: char| c.is_whitespace() || c == '"').filter(long).map(str::to_string).collect()
 }
-

@@ -22,7 +22,11 @@ fn refused(daemon: &Daemon, expect: &[&str]) {
 fn an_unknown_key_is_named_with_its_place_and_a_suggestion() {
     let daemon = Daemon::new("stat_dir = \"x\"\n", &[]);
     refused(&daemon, &["supervisor.toml:1:1", "stat_dir", "state_dir"]);
-    let out = Command::new(PROGRAM).args(["config", "check", "-config"]).arg(daemon.dir.join("supervisor.toml")).output().unwrap();
+    let out = Command::new(PROGRAM)
+        .args(["config", "check", "-config"])
+        .arg(daemon.dir.join("supervisor.toml"))
+        .output()
+        .unwrap();
     assert_eq!(out.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&out.stdout).contains("state_dir"), "{out:?}");
 }
@@ -31,7 +35,8 @@ fn an_unknown_key_is_named_with_its_place_and_a_suggestion() {
 fn a_broken_cluster_file_leaves_the_other_groups_alone() {
     let cycle = "kind = \"exec\"\n[[component]]\nname = \"a\"\nargv = [\"true\"]\nneeds = [\"b\"]\n[[component]]\nname = \"b\"\nargv = [\"true\"]\nneeds = [\"a\"]\n";
     let missing = "kind = \"exec\"\n[[component]]\nname = \"a\"\nargv = [\"true\"]\nneeds = [\"nobody\"]\n";
-    let clusters = [("steady", STEADY), ("circle", cycle), ("lonely", missing), ("junk", "\u{0}\u{1}"), ("keys", "knid = 1\n")];
+    let clusters =
+        [("steady", STEADY), ("circle", cycle), ("lonely", missing), ("junk", "\u{0}\u{1}"), ("keys", "knid = 1\n")];
     let mut daemon = Daemon::started(SUPERVISOR, &clusters);
     daemon.wait_phase("steady", Phase::Ready);
     let status = daemon.status();
@@ -53,7 +58,15 @@ fn a_state_folder_in_memory_is_refused_unless_it_is_allowed() {
     let mut daemon = Daemon::new(SUPERVISOR, &[]);
     let mut command = daemon.command();
     command.arg("-state-dir").arg(&dir);
-    let out = Command::new(PROGRAM).args(["run", "-config"]).arg(daemon.dir.join("supervisor.toml")).arg("-state-dir").arg(&dir).arg("-runtime-dir").arg(&daemon.runtime).output().unwrap();
+    let out = Command::new(PROGRAM)
+        .args(["run", "-config"])
+        .arg(daemon.dir.join("supervisor.toml"))
+        .arg("-state-dir")
+        .arg(&dir)
+        .arg("-runtime-dir")
+        .arg(&daemon.runtime)
+        .output()
+        .unwrap();
     let text = String::from_utf8_lossy(&out.stderr).into_owned();
     assert!(!out.status.success() && text.contains("tmpfs") && text.contains("allow-tmpfs"), "{text}");
     assert!(!dir.exists(), "a refusal leaves nothing behind");
@@ -95,7 +108,8 @@ fn corrupt_leases_and_records_are_kept_aside_and_no_port_moves() {
         daemon.start();
         assert_eq!(daemon.wait_phase("web", Phase::Ready).ports["web"], port, "after a corrupt {file}");
         let folder = daemon.state().join(file).parent().unwrap().to_owned();
-        let aside = fs::read_dir(folder).unwrap().flatten().any(|e| e.file_name().to_string_lossy().contains("corrupt"));
+        let aside =
+            fs::read_dir(folder).unwrap().flatten().any(|e| e.file_name().to_string_lossy().contains("corrupt"));
         assert!(aside, "{file} is kept aside");
     }
     daemon.stop();
@@ -136,7 +150,15 @@ fn a_used_up_port_range_refuses_one_group_and_says_what_to_do() {
 fn a_name_too_long_for_a_socket_path_is_refused_with_the_way_out() {
     let long = std::env::temp_dir().join("x".repeat(100));
     let daemon = Daemon::new(&format!("{SUPERVISOR}\n"), &[]);
-    let out = Command::new(PROGRAM).args(["run", "-config"]).arg(daemon.dir.join("supervisor.toml")).arg("-state-dir").arg(daemon.state()).arg("-runtime-dir").arg(&long).output().unwrap();
+    let out = Command::new(PROGRAM)
+        .args(["run", "-config"])
+        .arg(daemon.dir.join("supervisor.toml"))
+        .arg("-state-dir")
+        .arg(daemon.state())
+        .arg("-runtime-dir")
+        .arg(&long)
+        .output()
+        .unwrap();
     let text = String::from_utf8_lossy(&out.stderr).into_owned();
     assert!(!out.status.success() && text.contains("107") && text.contains("shorter"), "{text}");
 }

@@ -99,7 +99,8 @@ fn an_operators_stop_outlives_the_daemon_and_a_start_ends_it() {
 
 #[test]
 fn tree_metrics_logs_events_and_receipt_say_what_is_true() {
-    let mut daemon = Daemon::started(SUPERVISOR, &[("two", TWO), ("talk", &script("talk", "echo hello; sleep 100000 & wait", ""))]);
+    let mut daemon =
+        Daemon::started(SUPERVISOR, &[("two", TWO), ("talk", &script("talk", "echo hello; sleep 100000 & wait", ""))]);
     daemon.wait_phase("two", Phase::Ready);
     daemon.wait_phase("talk", Phase::Ready);
     wait_for("the line is kept", || daemon.ctl_ok(&["logs", "talk"]).contains("hello").then_some(()));

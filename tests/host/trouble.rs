@@ -26,7 +26,10 @@ fn a_component_that_exits_at_once_is_restarted_with_growing_waits_and_then_given
     let more = "backoff = { base = \"10ms\", max = \"50ms\", limit = 4 }\nreadiness = { kind = \"tcp\", address = \"127.0.0.1:1\" }";
     let (daemon, steady) = beside(&script("brief", "exit 3", more));
     let group = daemon.wait_phase("troubled", Phase::Unavailable);
-    assert!(group.reason.contains("brief") && group.reason.contains("4 times") && group.reason.contains("exit status 3"), "{group:?}");
+    assert!(
+        group.reason.contains("brief") && group.reason.contains("4 times") && group.reason.contains("exit status 3"),
+        "{group:?}"
+    );
     assert!(group.retry_in_s.is_some(), "it says when it tries again");
     end(daemon, steady);
 }
@@ -135,11 +138,31 @@ fn each_kind_of_readiness_holds_when_the_program_says_so_and_not_before() {
     let kinds = [
         ("log-line", "echo almost; sleep 0.2; echo now-ready; exec sleep 100000", "contains = \"now-ready\""),
         ("notification-fd", "sleep 0.2; echo >&3; exec 3>&-; exec sleep 100000", "fd = 3"),
-        ("unix", "sleep 0.2; exec python3 -c 'import socket,time; s=socket.socket(socket.AF_UNIX); s.bind(\"probe.sock\"); s.listen(); time.sleep(100000)'", "path = \"{dir}/c/probe.sock\", interval = \"50ms\""),
-        ("tcp", "sleep 0.2; exec python3 -m http.server --bind 127.0.0.1 {port.web}", "address = \"127.0.0.1:{port.web}\", interval = \"50ms\""),
-        ("http", "sleep 0.2; exec python3 -m http.server --bind 127.0.0.1 {port.web}", "url = \"http://127.0.0.1:{port.web}/\", interval = \"50ms\""),
-        ("notify", "sleep 0.2; exec python3 -c 'import socket,os,time; s=socket.socket(socket.AF_UNIX,socket.SOCK_DGRAM); s.sendto(b\"READY=1\",os.environ[\"NOTIFY_SOCKET\"]); time.sleep(100000)'", ""),
-        ("exec", "sleep 0.2; touch here; exec sleep 100000", "argv = [\"test\", \"-e\", \"{dir}/c/here\"], interval = \"50ms\""),
+        (
+            "unix",
+            "sleep 0.2; exec python3 -c 'import socket,time; s=socket.socket(socket.AF_UNIX); s.bind(\"probe.sock\"); s.listen(); time.sleep(100000)'",
+            "path = \"{dir}/c/probe.sock\", interval = \"50ms\"",
+        ),
+        (
+            "tcp",
+            "sleep 0.2; exec python3 -m http.server --bind 127.0.0.1 {port.web}",
+            "address = \"127.0.0.1:{port.web}\", interval = \"50ms\"",
+        ),
+        (
+            "http",
+            "sleep 0.2; exec python3 -m http.server --bind 127.0.0.1 {port.web}",
+            "url = \"http://127.0.0.1:{port.web}/\", interval = \"50ms\"",
+        ),
+        (
+            "notify",
+            "sleep 0.2; exec python3 -c 'import socket,os,time; s=socket.socket(socket.AF_UNIX,socket.SOCK_DGRAM); s.sendto(b\"READY=1\",os.environ[\"NOTIFY_SOCKET\"]); time.sleep(100000)'",
+            "",
+        ),
+        (
+            "exec",
+            "sleep 0.2; touch here; exec sleep 100000",
+            "argv = [\"test\", \"-e\", \"{dir}/c/here\"], interval = \"50ms\"",
+        ),
         ("running", "exec sleep 100000", ""),
     ];
     let texts: Vec<(String, String)> = kinds
@@ -177,7 +200,9 @@ post = [["sh", "-c", "echo post >> ../trace"]]
 "#;
     let mut daemon = Daemon::started(SUPERVISOR, &[("hooks", text)]);
     daemon.wait_phase("hooks", Phase::Ready);
-    wait_for("the main program wrote", || std::fs::read_to_string(daemon.state().join("groups/hooks/trace")).ok().filter(|t| t.contains("main")));
+    wait_for("the main program wrote", || {
+        std::fs::read_to_string(daemon.state().join("groups/hooks/trace")).ok().filter(|t| t.contains("main"))
+    });
     daemon.stop();
     let trace = std::fs::read_to_string(daemon.state().join("groups/hooks/trace")).unwrap();
     assert_eq!(trace.split_whitespace().collect::<Vec<_>>(), ["once", "pre1", "pre2", "main", "post"]);

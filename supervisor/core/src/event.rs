@@ -175,6 +175,8 @@ pub enum Why {
     GaveUp(String),
     /// Time to try again after a give-up.
     Retry,
+    /// Of a receipt only: processes of an earlier run were ended before a start.
+    Survivors,
 }
 
 impl fmt::Display for Why {
@@ -189,6 +191,7 @@ impl fmt::Display for Why {
             Why::ComponentEnded(c) => write!(f, "component {c} ended and its restart law is stop-group"),
             Why::GaveUp(what) => write!(f, "gave up: {what}"),
             Why::Retry => f.write_str("trying again"),
+            Why::Survivors => f.write_str("processes of an earlier run were ended"),
         }
     }
 }

@@ -324,16 +324,6 @@ fn l11_the_first_restart_is_immediate_and_then_it_waits_longer_and_gives_up_loud
 }
 
 #[test]
-fn l11_a_stable_run_clears_the_count() {
-    let mut world = ready(group("a"));
-    world.model().script("a", vec![Behaviour::serves(70_000, 1); 20]);
-    world.crash(0, "a");
-    world.run(1_200);
-    assert_eq!(world.state("a"), "Ready");
-    assert!(world.spawns("a") > 15, "each restart was immediate");
-}
-
-#[test]
 fn l12_no_clock_is_read_in_this_room() {
     let mut folders = vec![std::path::PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src")];
     let mut files = 0;

@@ -1,4 +1,4 @@
-//! Host-wide allowances: asked for, waited for, given back, whatever comes in between (law L11).
+//! Restarts and host-wide allowances: counted, asked for, waited for, given back, whatever comes in between (law L11).
 #![allow(clippy::unwrap_used)]
 mod sim;
 
@@ -91,4 +91,21 @@ fn a_start_that_waits_for_its_permit_can_be_stopped() {
     assert_eq!(last(&world)[0], Action::Return { permit: Permit::Start });
     world.until_phase(Phase::Parked);
     assert_eq!(world.budget.waiting_starts(), 0);
+}
+
+#[test]
+fn only_a_stable_run_makes_the_next_restart_immediate_again() {
+    // Ready for a minute is stable.
+    for (serves, least, most) in [(70_000, 70_000, 70_200), (30_000, 30_500, 31_200)] {
+        let mut world = World::with(group("a"));
+        world.model().script("a", [Behaviour::normal(), Behaviour::serves(serves, 1)]);
+        world.start(0);
+        world.until_phase(Phase::Ready);
+        world.crash(0, "a");
+        world.until(10, |w| w.spawns("a") == 2);
+        let began = world.now;
+        world.until(100, |w| w.spawns("a") == 3);
+        let took = world.now.since(began).as_millis();
+        assert!((least..most).contains(&took), "{took} ms");
+    }
 }

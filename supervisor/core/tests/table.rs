@@ -97,7 +97,10 @@ fn stop_and_removed() {
     let row = [(A, A), (P, P), (P, P), (SP, P), (DR, P), (DR, P), (DR, P), (DR, P), (SP, P)];
     check(&Event::Stop { why: Why::Operator }, row);
     check(&Event::Stop { why: Why::Delete }, row);
-    check(&Event::Removed, row);
+    let mut removed = row;
+    // Data that nobody declares is shown, so that it can be deleted.
+    removed[0] = (P, P);
+    check(&Event::Removed, removed);
 }
 
 #[test]

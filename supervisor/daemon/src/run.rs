@@ -45,7 +45,8 @@ pub struct RunOptions {
 /// What keeps it from coming up: each names the thing and the way out. Nothing was started then.
 pub fn run(options: RunOptions) -> anyhow::Result<()> {
     start_log(options.log.as_deref());
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start the runtime")?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start the runtime")?;
     runtime.block_on(serve(options))
 }
 
@@ -113,7 +114,8 @@ fn assemble(
     let (tx, messages) = mpsc::unbounded_channel();
     let (_, port) = admin::channel();
     let (told, _) = broadcast::channel(FOLLOW);
-    let known_from_state = state.layout().list_groups().context("cannot read the groups' folder")?.into_iter().collect();
+    let known_from_state =
+        state.layout().list_groups().context("cannot read the groups' folder")?.into_iter().collect();
     let host = Host {
         clock: Clock::start(),
         budget: Budget::new(config.budgets),
@@ -208,9 +210,11 @@ fn own_exe() -> anyhow::Result<PathBuf> {
 fn state_id(state: &Path) -> String {
     use std::os::unix::ffi::OsStrExt;
     let path = std::fs::canonicalize(state).unwrap_or_else(|_| state.to_owned());
-    let hash = path.as_os_str().as_bytes().iter().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| {
-        (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3)
-    });
+    let hash = path
+        .as_os_str()
+        .as_bytes()
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3));
     format!("{:012x}", hash & 0xffff_ffff_ffff)
 }
 

@@ -163,6 +163,7 @@ impl fmt::Display for Why {
             "not-declared" => f.write_str("no longer declared"),
             "delete" => f.write_str("deleted by the operator"),
             "retry" => f.write_str("trying again"),
+            "survivors" => f.write_str("processes of an earlier run were ended"),
             other => {
                 let detail = self.detail.as_deref().unwrap_or_default();
                 match other {

@@ -37,7 +37,7 @@ pub(crate) const ASK_AGAIN: Duration = Duration::from_secs(5);
 pub(crate) struct Component {
     /// As declared. A spec that needs a restart waits in `next` until the old run is gone.
     pub spec: ComponentSpec,
-    pub next: Option<ComponentSpec>,
+    pub next: Option<Box<ComponentSpec>>,
     /// Fixed for the generation (law L2).
     pub rank: Rank,
     pub state: State,

@@ -41,13 +41,13 @@ impl Group {
             match self.components.get_mut(&part.component) {
                 Some(c) => {
                     let cycles = change_spec(c, spec, part.effect, now, out);
-                    if cycles && c.next.as_ref().unwrap_or(&c.spec).restart == Restart::WithDependents {
+                    if cycles && c.next.as_deref().unwrap_or(&c.spec).restart == Restart::WithDependents {
                         self.cycle_dependents(&part.component, now);
                     }
                 }
                 None => {
                     let c = Component { rank, ..Component::new(spec, now) };
-                    self.components.insert(part.component.clone(), c);
+                    self.components.insert(part.component.clone(), Box::new(c));
                 }
             }
         }
@@ -73,7 +73,7 @@ fn change_spec(c: &mut Component, spec: ComponentSpec, effect: Effect, now: Time
     }
     let needs_restart = effect == Effect::Restart || c.next.is_some();
     if needs_restart && c.has_run() {
-        c.next = Some(spec);
+        c.next = Some(Box::new(spec));
         c.down.get_or_insert(Down::Cycle);
         return true;
     }

@@ -20,7 +20,7 @@
 //!
 //! | phase       | Declared       | Start                | Stop        | Removed     | Restart (group) | Restart (component) |
 //! |-------------|----------------|----------------------|-------------|-------------|-----------------|---------------------|
-//! | Absent      | -> Parked      |                      |             |             |                 |                     |
+//! | Absent      | -> Parked      |                      |             | -> Parked   |                 |                     |
 //! | Parked      | spec           | -> Sweeping          | Delete: -> Absent | not declared | as Start  |                     |
 //! | Unavailable | -> Sweeping if it differs | -> Sweeping | -> Parked  | -> Parked   | as Start        |                     |
 //! | Sweeping    | spec           | give-ups forgotten   | -> Stopping | -> Stopping | Stop, then Start |                    |
@@ -91,7 +91,8 @@ pub struct Group {
     again: bool,
     holds_permit: bool,
     survivors: Vec<Reaped>,
-    components: BTreeMap<ComponentName, Component>,
+    /// Boxed: a map's node has room for eleven, and most groups have few.
+    components: BTreeMap<ComponentName, Box<Component>>,
     shown: Option<GroupView>,
 }
 
@@ -205,7 +206,7 @@ impl Group {
             GroupState::Running { .. } => Component::next_deadline,
             _ => Component::ladder_deadline,
         };
-        self.components.values().filter_map(one).chain(own).min()
+        self.components.values().filter_map(|c| one(c)).chain(own).min()
     }
 
     // ---- events -------------------------------------------------------------------------------------------------
@@ -215,6 +216,10 @@ impl Group {
             Event::Declared { spec } => self.declare(*spec, now, out),
             Event::Removed => {
                 self.declared = false;
+                if matches!(self.state, GroupState::Absent) {
+                    // Its data is there and nobody declares it: to be seen, and to be deleted.
+                    return self.enter(GroupState::Parked);
+                }
                 self.stop(Why::NotDeclared, now, out);
             }
             Event::Start { why } => self.start(why, now, out),

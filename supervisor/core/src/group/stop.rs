@@ -103,7 +103,8 @@ impl Group {
             elapsed_ms: u64::try_from(now.since(s.began).as_millis()).unwrap_or(u64::MAX),
             path_shut: s.path_shut,
             components: s.stopped.clone(),
-            strays: self.survivors.clone(),
+            // Those of the sweep have a receipt of their own; the shell adds what it ends at this stop.
+            strays: Vec::new(),
             removed: true,
         }
     }

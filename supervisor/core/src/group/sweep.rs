@@ -3,7 +3,8 @@
 use super::{Group, GroupState, SWEEP_AGAIN, Sweep};
 use crate::action::{Action, Permit};
 use crate::component::Component;
-use crate::event::Reaped;
+use crate::event::{Reaped, Why};
+use crate::receipt::{self, Receipt};
 use crate::time::Time;
 
 impl Group {
@@ -18,8 +19,28 @@ impl Group {
 
     pub(super) fn swept(&mut self, found: Vec<Reaped>, now: Time, out: &mut Vec<Action>) {
         if matches!(self.state, GroupState::Sweeping { step: Sweep::Survivors, .. }) {
+            if !found.is_empty() {
+                out.push(Action::Receipt { receipt: Box::new(self.sweep_receipt(&found, now)) });
+            }
             self.survivors = found;
             self.step(Sweep::Survivors, Sweep::Lease, now, out);
+        }
+    }
+
+    /// What an earlier run left has its proof before anything new starts.
+    fn sweep_receipt(&self, found: &[Reaped], now: Time) -> Receipt {
+        Receipt {
+            schema: receipt::SCHEMA,
+            group: self.name.clone(),
+            generation: self.generation,
+            why: Why::Survivors,
+            began: self.since,
+            ended: now,
+            elapsed_ms: u64::try_from(now.since(self.since).as_millis()).unwrap_or(u64::MAX),
+            path_shut: false,
+            components: Vec::new(),
+            strays: found.to_vec(),
+            removed: true,
         }
     }
 
@@ -59,7 +80,7 @@ impl Group {
         }
         match &self.spec {
             Some(spec) => {
-                let all = spec.components.iter().map(|c| (c.name.clone(), Component::new(c.clone(), now)));
+                let all = spec.components.iter().map(|c| (c.name.clone(), Box::new(Component::new(c.clone(), now))));
                 self.components = all.collect();
                 self.enter(GroupState::Running { was_ready: false, began: now, progress: now });
             }

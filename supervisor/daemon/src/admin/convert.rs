@@ -108,6 +108,7 @@ pub fn why(why: &Why) -> wire::Why {
         Why::ComponentEnded(component) => ("component-ended", Some(component.to_string())),
         Why::GaveUp(what) => ("gave-up", Some(what.clone())),
         Why::Retry => ("retry", None),
+        Why::Survivors => ("survivors", None),
     };
     wire::Why { why: name.into(), detail }
 }
@@ -165,6 +166,7 @@ mod tests {
             Why::ComponentEnded(component()),
             Why::GaveUp("kine was never ready".into()),
             Why::Retry,
+            Why::Survivors,
         ];
         for why in whys {
             let stopped = |(i, rung): (usize, &Rung)| Stopped {

@@ -86,6 +86,8 @@ pub fn expand(cluster: &ClusterConfig, context: &Context<'_>) -> Result<Expanded
     if !findings.is_empty() {
         return Err(cluster.error(findings));
     }
+    // 1,000 groups stay in memory; the spare room of a grown list would too.
+    components.shrink_to_fit();
     graph::check(&components).map_err(|e| graph_error(cluster, &e))?;
     let (ports, bringup) = (context.ports.clone(), bringup(&cluster.file.bringup));
     let spec = GroupSpec { name: cluster.name.clone(), ports, components, bringup };

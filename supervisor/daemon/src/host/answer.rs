@@ -35,7 +35,9 @@ impl Host {
             Command::Logs { group, component, tail, follow, reply } => {
                 drop(reply.send(self.log_feed(&group, component, tail, follow)));
             }
-            Command::Events { group, tail, follow, reply } => drop(reply.send(self.event_feed(group.as_ref(), tail, follow))),
+            Command::Events { group, tail, follow, reply } => {
+                drop(reply.send(self.event_feed(group.as_ref(), tail, follow)))
+            }
         }
         self.drain();
     }
@@ -72,7 +74,11 @@ impl Host {
         }
     }
 
-    fn restart_component(&mut self, group: GroupName, component: ComponentName) -> Result<wire::Accepted, wire::ApiError> {
+    fn restart_component(
+        &mut self,
+        group: GroupName,
+        component: ComponentName,
+    ) -> Result<wire::Accepted, wire::ApiError> {
         let held = self.known(&group)?;
         let running = matches!(held.view.phase, Phase::Starting | Phase::Ready | Phase::Degraded);
         let exists = held.machine.spec().is_some_and(|s| s.component(&component).is_some());
@@ -80,8 +86,13 @@ impl Host {
             return Err(wire::ApiError::no_component(group.as_str(), component.as_str()));
         }
         if !running {
-            let text = format!("group {group} is {}, so its component {component} cannot be restarted", held.view.phase.as_str());
-            return Err(wire::ApiError::new(wire::ErrorCode::Conflict, text).with_hint(format!("`ctl start {group}` first")));
+            let text = format!(
+                "group {group} is {}, so its component {component} cannot be restarted",
+                held.view.phase.as_str()
+            );
+            return Err(
+                wire::ApiError::new(wire::ErrorCode::Conflict, text).with_hint(format!("`ctl start {group}` first"))
+            );
         }
         // The run that is to be replaced, before anything can have replaced it: what the asker waits to see the end of.
         let answer = self.accepted(wire::Operation::RestartComponent, &group, Some(&component));
@@ -134,7 +145,8 @@ impl Host {
 
     fn must_run(&self, group: &GroupName) -> Result<(), wire::ApiError> {
         let held = self.known(group)?;
-        let refuse = |text: String, hint: &str| Err(wire::ApiError::new(wire::ErrorCode::Conflict, text).with_hint(hint));
+        let refuse =
+            |text: String, hint: &str| Err(wire::ApiError::new(wire::ErrorCode::Conflict, text).with_hint(hint));
         if self.stopping {
             return refuse("the daemon is going down".into(), "start it again first");
         }
@@ -142,7 +154,10 @@ impl Host {
             return refuse(format!("group {group} is no longer declared"), "put its file back and `ctl reload`");
         }
         if !held.facts.running {
-            return refuse(format!("group {group} is parked by its file (running = false)"), "set running = true and `ctl reload`");
+            return refuse(
+                format!("group {group} is parked by its file (running = false)"),
+                "set running = true and `ctl reload`",
+            );
         }
         Ok(())
     }
@@ -157,8 +172,11 @@ impl Host {
         let mut record = held.record.clone();
         record.desired = desired;
         record.save(&layout, crate::state::Fsync::Yes).map_err(|e| {
-            wire::ApiError::new(wire::ErrorCode::Failed, format!("the group's record cannot be written: {}", super::say::chain(&e)))
-                .with_hint("free space in the state folder and try again")
+            wire::ApiError::new(
+                wire::ErrorCode::Failed,
+                format!("the group's record cannot be written: {}", super::say::chain(&e)),
+            )
+            .with_hint("free space in the state folder and try again")
         })?;
         held.record = record;
         Ok(())
@@ -188,7 +206,8 @@ impl Host {
             self.known(group)?;
         }
         let groups = self.groups.iter().filter(|(name, _)| group.is_none_or(|g| g == *name));
-        let groups = groups.filter(|(_, held)| held.view.phase != Phase::Absent).map(|(_, held)| self.group_status(held));
+        let groups =
+            groups.filter(|(_, held)| held.view.phase != Phase::Absent).map(|(_, held)| self.group_status(held));
         let counters = self.logs.all_counters();
         let mut warnings = self.warnings.clone();
         warnings.extend(self.source_problems.iter().cloned());
@@ -252,7 +271,8 @@ impl Host {
         let held = self.known(group)?;
         let mut components = Vec::new();
         for view in &held.view.components {
-            let mut part = wire::ComponentTree { name: view.name.to_string(), birth: None, cgroup: None, processes: vec![] };
+            let mut part =
+                wire::ComponentTree { name: view.name.to_string(), birth: None, cgroup: None, processes: vec![] };
             let key = view.birth.map(|birth| Key { group: group.clone(), component: view.name.clone(), birth });
             if let Some(live) = key.and_then(|key| self.births.get(&key)) {
                 part.birth = view.birth.map(|b| b.0);
@@ -294,7 +314,9 @@ impl Host {
                 }
                 vec![name.clone()]
             }
-            None => held.machine.spec().map(|s| s.components.iter().map(|c| c.name.clone()).collect()).unwrap_or_default(),
+            None => {
+                held.machine.spec().map(|s| s.components.iter().map(|c| c.name.clone()).collect()).unwrap_or_default()
+            }
         };
         // The subscription comes first: a line in between is doubled, never missed; and nothing comes in between, because
         // the log task and this one take turns.
@@ -303,7 +325,8 @@ impl Host {
         for component in names {
             let source = Source { group: group.clone(), component };
             let lines = self.logs.tail(&source, &self.state.layout().logs(group), tail);
-            let lines = lines.map_err(|e| wire::ApiError::new(wire::ErrorCode::Failed, format!("a log cannot be read: {e}")))?;
+            let lines = lines
+                .map_err(|e| wire::ApiError::new(wire::ErrorCode::Failed, format!("a log cannot be read: {e}")))?;
             past.extend(lines.lines);
         }
         past.sort_by_key(|line| line.at);
@@ -334,7 +357,9 @@ impl Host {
         let url = expanded.server.as_ref().and_then(|_| expanded.spec.ports.get("https"));
         Facts {
             url: url.map(|port| format!("https://127.0.0.1:{port}")),
-            kubeconfig: url.map(|_| socialweb_credentials::Layout::new(self.config.group_dir(&cluster.name)).operator_kubeconfig()),
+            kubeconfig: url.map(|_| {
+                socialweb_credentials::Layout::new(self.config.group_dir(&cluster.name)).operator_kubeconfig()
+            }),
             running: cluster.running(),
         }
     }

@@ -146,7 +146,15 @@ impl Host {
 
     fn message(&mut self, message: Msg) {
         match message {
-            Msg::Event(group, event) => self.feed(&group, event),
+            Msg::Event(group, event) => {
+                if let (Event::SurvivorsReaped { found }, false) = (&event, self.groups.contains_key(&group)) {
+                    self.say_host(format!(
+                        "{} processes of group {group}, which nobody declares, were ended",
+                        found.len()
+                    ));
+                }
+                self.feed(&group, event);
+            }
             Msg::Exec(key, result) => self.exec_done(&key, result),
             Msg::Said(key, saying) => self.said(&key, saying),
             Msg::ExecProbe(ask) => self.start_probe(ask),
@@ -165,7 +173,8 @@ impl Host {
             None => self.run_of(sender.pid, sender.cgroup().as_deref()),
         };
         let Some(key) = key.filter(|key| self.births.contains_key(key)) else {
-            return self.warn(None, format!("a notify datagram of pid {} is ignored: it is no process of a run", sender.pid));
+            return self
+                .warn(None, format!("a notify datagram of pid {} is ignored: it is no process of a run", sender.pid));
         };
         if datagram.value("READY") == Some("1") {
             self.said(&key, Saying::Ready);

@@ -91,5 +91,7 @@ impl Host {
 pub(crate) fn make_private(path: &std::path::Path) -> Result<(), String> {
     use std::os::unix::fs::DirBuilderExt;
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
-    made.map_err(|e| format!("cannot make the folder {}: {e}; check the owner and the free space above it", path.display()))
+    made.map_err(|e| {
+        format!("cannot make the folder {}: {e}; check the owner and the free space above it", path.display())
+    })
 }

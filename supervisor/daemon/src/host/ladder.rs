@@ -67,7 +67,10 @@ impl Host {
             Some(cgroup) => {
                 self.note_others(key, &cgroup);
                 if let Err(error) = cgroup.kill() {
-                    self.warn(Some(&key.group), format!("cannot kill {}: {}", key.component, super::say::chain(&error)));
+                    self.warn(
+                        Some(&key.group),
+                        format!("cannot kill {}: {}", key.component, super::say::chain(&error)),
+                    );
                 }
             }
             None => {

@@ -264,7 +264,12 @@ impl Host {
         let machine = Group::new(name.clone(), seed, first);
         let log = self.config.record_events.then(|| {
             let mut log = EventLog::new(self.state.layout().events(&name));
-            log.append(&Header { schema: socialweb_core::record::SCHEMA, group: name.clone(), seed, first_birth: first });
+            log.append(&Header {
+                schema: socialweb_core::record::SCHEMA,
+                group: name.clone(),
+                seed,
+                first_birth: first,
+            });
             log
         });
         let held = Held {

@@ -178,7 +178,11 @@ impl Host {
 
     fn plan_absent(&mut self, group: &GroupName, dry_run: bool, plan: &mut wire::ReloadPlan) {
         if self.groups.get(group).is_some_and(|h| h.machine.is_declared()) {
-            plan.groups.push(wire::GroupPlan { group: group.to_string(), effect: wire::Effect::Park, changes: Vec::new() });
+            plan.groups.push(wire::GroupPlan {
+                group: group.to_string(),
+                effect: wire::Effect::Park,
+                changes: Vec::new(),
+            });
             if !dry_run {
                 self.feed(group, Event::Removed);
             }

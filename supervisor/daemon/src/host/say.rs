@@ -39,7 +39,14 @@ impl Host {
         self.say(None, None, None, Level::Info, text);
     }
 
-    fn say(&mut self, group: Option<&GroupName>, component: Option<String>, birth: Option<u64>, level: Level, text: String) {
+    fn say(
+        &mut self,
+        group: Option<&GroupName>,
+        component: Option<String>,
+        birth: Option<u64>,
+        level: Level,
+        text: String,
+    ) {
         let (name, part) = (group.map(GroupName::as_str).unwrap_or(""), component.as_deref().unwrap_or(""));
         match level {
             Level::Error => tracing::error!(group = name, component = part, "{text}"),
@@ -65,9 +72,10 @@ impl Host {
                 (Level::Warning, format!("{} processes of an earlier run were ended", found.len()))
             }
             Event::SurvivorsStuck { what } | Event::GroupStuck { what } => (Level::Error, what.clone()),
-            Event::LeaseTaken { role, port, holder } => {
-                (Level::Error, format!("port {port} ({role}) is in use by {holder}; the group waits, the port does not move"))
-            }
+            Event::LeaseTaken { role, port, holder } => (
+                Level::Error,
+                format!("port {port} ({role}) is in use by {holder}; the group waits, the port does not move"),
+            ),
             Event::CgroupFailed { error } | Event::SpawnFailed { error, .. } => (Level::Error, error.clone()),
             Event::Spawned { pid, .. } => (Level::Info, format!("started, pid {pid}")),
             Event::Ready { .. } => (Level::Info, "ready".into()),

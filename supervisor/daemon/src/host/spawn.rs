@@ -10,9 +10,9 @@ use socialweb_core::{ComponentSpec, Event, Launch, Probe, Role};
 use socialweb_sys::cgroup::Cgroup;
 use socialweb_sys::spawn::{Command, ExecPipe, Output, Spawned};
 use std::io::ErrorKind;
+use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::ops::ControlFlow;
 use std::path::Path;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc::UnboundedSender;
@@ -23,7 +23,8 @@ pub(crate) const MARKER: &str = "SOCIALWEB_BIRTH";
 
 impl Host {
     pub(super) fn spawn_run(&mut self, key: Key, role: Role) {
-        let Some(spec) = self.groups.get(&key.group).and_then(|h| h.machine.component_spec(&key.component)).cloned() else {
+        let Some(spec) = self.groups.get(&key.group).and_then(|h| h.machine.component_spec(&key.component)).cloned()
+        else {
             return;
         };
         let Some(launch) = launch_of(&spec, role) else {
@@ -44,8 +45,7 @@ impl Host {
         let watch = main.then(|| log_watch(spec, &ready, &beat)).flatten();
         let source = Source { group: key.group.clone(), component: key.component.clone() };
         let folder = self.state.layout().logs(&key.group);
-        let (output, pipe) =
-            self.logs.attach(source, key.birth, folder, watch).map_err(|e| super::say::chain(&e))?;
+        let (output, pipe) = self.logs.attach(source, key.birth, folder, watch).map_err(|e| super::say::chain(&e))?;
         let mut command = self.command(key, launch);
         command.output = Output::Merged(output);
         let wants_notify = main && wants_notify(spec);

@@ -112,7 +112,8 @@ impl Survivors {
     fn look(&mut self, found: &mut Vec<Reaped>) {
         for pid in self.cgroup.as_ref().and_then(|c| c.pids().ok()).unwrap_or_default() {
             if !self.procs.iter().any(|p| p.pid == pid) {
-                let marker = |_: &process::Stat| Some(process::environ_value(pid, super::spawn::MARKER).unwrap_or_default());
+                let marker =
+                    |_: &process::Stat| Some(process::environ_value(pid, super::spawn::MARKER).unwrap_or_default());
                 self.procs.extend(Proc::pinned(pid, marker).ok().flatten());
             }
         }

@@ -42,7 +42,8 @@ const PROGRESS_CPU_USEC: u64 = 50_000;
 
 impl Host {
     pub(super) fn probe_run(&mut self, key: Key, what: ProbeUse) {
-        let Some(spec) = self.groups.get(&key.group).and_then(|h| h.machine.component_spec(&key.component)).cloned() else {
+        let Some(spec) = self.groups.get(&key.group).and_then(|h| h.machine.component_spec(&key.component)).cloned()
+        else {
             return;
         };
         let exec = self.exec_prober(&key);

@@ -144,7 +144,8 @@ mod tests {
 
     #[test]
     fn versions_come_from_the_pins() {
-        let pins = Pins { kubernetes: "1.37.0".into(), kine: "0.18.0".into(), openbao: "2".into(), go_tags: String::new() };
+        let pins =
+            Pins { kubernetes: "1.37.0".into(), kine: "0.18.0".into(), openbao: "2".into(), go_tags: String::new() };
         let flags = ldflags(&pins).unwrap();
         for part in ["gitVersion=v1.37.0", "gitMajor=1", "gitMinor=37", "Version=v0.18.0"] {
             assert!(flags.contains(part), "{flags}");
