@@ -44,6 +44,7 @@ fn group(phase: Phase, generation: u64, kine: ComponentStatus) -> GroupStatus {
         kubeconfig: None,
         ports: BTreeMap::new(),
         last_start_ms: None,
+        datastore_bytes: None,
         stop_deadline_s: 0,
         survivors: vec![],
         components: vec![kine],

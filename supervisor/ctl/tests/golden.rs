@@ -63,6 +63,7 @@ fn demo() -> GroupStatus {
         kubeconfig: Some("/state/groups/demo/credentials/operator.kubeconfig".into()),
         ports: BTreeMap::from([("https".into(), 61000), ("ccm-secure-port".into(), 61002)]),
         last_start_ms: Some(4_260),
+        datastore_bytes: Some(2 << 20),
         stop_deadline_s: 115,
         survivors: vec![Reaped {
             component: Some("kine".into()),
@@ -86,6 +87,7 @@ fn given_up() -> GroupStatus {
         url: None,
         kubeconfig: None,
         last_start_ms: None,
+        datastore_bytes: None,
         survivors: vec![],
         components: vec![],
         ..demo()

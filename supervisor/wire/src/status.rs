@@ -66,6 +66,9 @@ pub struct GroupStatus {
     pub ports: BTreeMap<String, u16>,
     /// How long the last start that reached Ready took.
     pub last_start_ms: Option<u64>,
+    /// Size of a tenant's sqlite database and its write-ahead log.
+    #[serde(default)]
+    pub datastore_bytes: Option<u64>,
     /// The longest that an orderly stop can take.
     pub stop_deadline_s: u64,
     /// What the sweep before the last start found.

@@ -22,6 +22,7 @@ pub fn group_status(view: &GroupView, now: Time) -> wire::GroupStatus {
         kubeconfig: None,
         ports: BTreeMap::new(),
         last_start_ms: None,
+        datastore_bytes: None,
         stop_deadline_s: 0,
         survivors: view.survivors.iter().map(reaped).collect(),
         components: view.components.iter().map(|c| component_status(c, now)).collect(),

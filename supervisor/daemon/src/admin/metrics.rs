@@ -90,6 +90,12 @@ fn groups(page: &mut Page, groups: &[GroupStatus]) {
             page.sample("group_last_start_seconds", &[("group", &group.name)], seconds(ms, 1_000));
         }
     }
+    page.family("group_datastore_bytes", "gauge", "Size of a tenant's sqlite database and its write-ahead log.");
+    for group in groups {
+        if let Some(bytes) = group.datastore_bytes {
+            page.sample("group_datastore_bytes", &[("group", &group.name)], bytes);
+        }
+    }
 }
 
 fn components(page: &mut Page, groups: &[GroupStatus]) {

@@ -240,6 +240,14 @@ fn settle(source: &Source, file: DaemonFile, env: &Env, flags: &Overrides) -> Re
         findings.push(source.error(&[], message));
         return Err(findings);
     };
+    // kine takes the path as part of a URL, in which these mean something else.
+    if state_dir.to_str().is_none_or(|path| path.contains(['?', '#', '%'])) {
+        let message = format!(
+            "the state folder {} is not UTF-8 or has one of ? # % in its path; choose another",
+            state_dir.display()
+        );
+        findings.push(source.error(&["state_dir".into()], message));
+    }
     let runtime_dir = flag(&flags.runtime_dir)
         .or_else(|| file.runtime_dir.as_ref().map(absolute))
         .unwrap_or_else(|| env.default_runtime_dir(&state_dir));

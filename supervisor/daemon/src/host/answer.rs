@@ -10,12 +10,15 @@ use socialweb_core::{ComponentName, Event, GroupName, Phase, Why};
 use socialweb_sys::cgroup::{Cgroup, Tree};
 use socialweb_sys::process::{self, Stat};
 use socialweb_wire as wire;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 use tokio::sync::broadcast;
 
 /// Lines that a slow follower may lag behind before it is told how many it missed.
 const FOLLOW: usize = 1024;
+/// Above this a tenant's datastore is worth a warning. A fresh one has 2 MiB; the reports of trouble begin at 4 GiB.
+const DATASTORE_LARGE: u64 = 1 << 30;
 
 impl Host {
     pub(super) fn answer(&mut self, command: Command) {
@@ -121,11 +124,19 @@ impl Host {
 
     /// The group is down: its data, its ports and its logs go.
     pub(super) fn finish_delete(&mut self, group: &GroupName) {
-        let deleted = self.state.delete_group(group);
-        if let Err(error) = &deleted {
-            self.warn(Some(group), super::say::chain(error));
-            if matches!(error, crate::state::DeleteError::Trash { .. }) {
-                return;
+        match self.state.trash_group(group) {
+            Ok(None) => {}
+            // Gigabytes take time to remove, and no other group waits for that.
+            Ok(Some(trash)) => drop(tokio::task::spawn_blocking(move || {
+                if let Err(error) = std::fs::remove_dir_all(&trash) {
+                    tracing::warn!("{} is not removed yet: {error}; the next start tries again", trash.display());
+                }
+            })),
+            Err(error) => {
+                self.warn(Some(group), super::say::chain(&error));
+                if matches!(error, crate::state::DeleteError::Trash { .. }) {
+                    return;
+                }
             }
         }
         if let Err(error) = self.leases.release(group) {
@@ -206,12 +217,13 @@ impl Host {
             self.known(group)?;
         }
         let groups = self.groups.iter().filter(|(name, _)| group.is_none_or(|g| g == *name));
-        let groups =
-            groups.filter(|(_, held)| held.view.phase != Phase::Absent).map(|(_, held)| self.group_status(held));
+        let shown = groups.filter(|(_, held)| held.view.phase != Phase::Absent);
+        let groups: Vec<wire::GroupStatus> = shown.map(|(_, held)| self.group_status(held)).collect();
         let counters = self.logs.all_counters();
         let mut warnings = self.warnings.clone();
         warnings.extend(self.source_problems.iter().cloned());
         warnings.extend(self.support.problems().iter().cloned());
+        warnings.extend(groups.iter().filter_map(large_datastore));
         if self.groups.values().any(|h| h.facts.url.is_some()) {
             warnings.extend(self.binaries.server().err().map(|missing| missing.to_string()));
         }
@@ -230,7 +242,7 @@ impl Host {
             dropped_log_lines: counters.iter().map(|(_, c)| c.lines_dropped).sum(),
             dropped_events: self.groups.values().filter_map(|h| h.log.as_ref()).map(|l| l.lost()).sum(),
             warnings,
-            groups: groups.collect(),
+            groups,
         })
     }
 
@@ -247,6 +259,7 @@ impl Host {
         status.kubeconfig = held.facts.kubeconfig.as_ref().filter(|p| p.exists()).map(|p| p.display().to_string());
         status.ports = held.record.ports.clone();
         status.last_start_ms = held.last_start_ms;
+        status.datastore_bytes = held.facts.datastore.as_deref().map(datastore_bytes);
         status.stop_deadline_s = held.machine.spec().map_or(0, |s| s.stop_deadline().as_secs());
         for (view, component) in held.view.components.iter().zip(&mut status.components) {
             let Some(birth) = view.birth else { continue };
@@ -355,12 +368,12 @@ impl Host {
     /// What status says of a group beside its machine.
     pub(super) fn facts_of(&self, cluster: &ClusterConfig, expanded: &Expanded) -> Facts {
         let url = expanded.server.as_ref().and_then(|_| expanded.spec.ports.get("https"));
+        let layout = socialweb_credentials::Layout::new(self.config.group_dir(&cluster.name));
         Facts {
             url: url.map(|port| format!("https://127.0.0.1:{port}")),
-            kubeconfig: url.map(|_| {
-                socialweb_credentials::Layout::new(self.config.group_dir(&cluster.name)).operator_kubeconfig()
-            }),
+            kubeconfig: url.map(|_| layout.operator_kubeconfig()),
             running: cluster.running(),
+            datastore: url.map(|_| layout.kine_database()),
         }
     }
 
@@ -395,6 +408,22 @@ fn process_of(pid: u32) -> Option<wire::Process> {
         rss_bytes: stat.rss_bytes,
         cpu_usec: usec(stat.cpu_ticks),
     })
+}
+
+/// A sqlite database with its write-ahead log; 0 where the datastore is elsewhere.
+fn datastore_bytes(database: &Path) -> u64 {
+    let wal = database.with_extension("db-wal");
+    [database, &wal].iter().filter_map(|file| std::fs::metadata(file).ok()).map(|meta| meta.len()).sum()
+}
+
+/// A tenant whose datastore grows without end takes the disk from all others (k3s-io/kine 607 and 582): said in time.
+fn large_datastore(group: &wire::GroupStatus) -> Option<String> {
+    let bytes = group.datastore_bytes.filter(|bytes| *bytes > DATASTORE_LARGE)?;
+    Some(format!(
+        "the datastore of {} has {} MiB, which is a lot for a small cluster; look for an object that is written all the time",
+        group.name,
+        bytes >> 20
+    ))
 }
 
 /// Processor time of one process in microseconds.

@@ -2,6 +2,7 @@
 
 use super::watch::Saying;
 use super::{Again, Containment, Host, Msg};
+use crate::config::Switch;
 use crate::manager::Manager;
 use socialweb_core::{Event, Why};
 use socialweb_sys::socket::{Datagram, NotifySocket};
@@ -67,8 +68,9 @@ enum Wake {
 impl Host {
     /// Runs until a shutdown is complete.
     pub async fn drive(&mut self, mut inlets: Inlets) {
-        let beat = inlets.manager.watchdog_interval().map(|limit| limit / 2).unwrap_or(Duration::from_secs(3600));
-        let watched = inlets.manager.watchdog_interval().is_some();
+        let beat = inlets.manager.watchdog_interval().filter(|_| self.config.watchdog == Switch::Auto);
+        let watched = beat.is_some();
+        let beat = beat.unwrap_or(EXTEND_EVERY);
         let mut alive = tokio::time::interval(beat);
         let mut extend = tokio::time::interval(EXTEND_EVERY);
         inlets.manager.ready();

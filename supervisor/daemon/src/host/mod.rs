@@ -46,6 +46,10 @@ use std::time::{Duration, Instant};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{broadcast, mpsc};
 
+/// Size at which a recorded event log is rotated. Only one that was never rotated replays from its beginning, so it is
+/// large: 16 MiB are some 50,000 events, and recording is asked for.
+const RECORD_BYTES: u64 = 16 << 20;
+
 /// What tasks tell the loop.
 #[derive(Debug)]
 pub(crate) enum Msg {
@@ -122,6 +126,8 @@ pub(crate) struct Facts {
     pub kubeconfig: Option<PathBuf>,
     /// The file wants it running.
     pub running: bool,
+    /// A tenant's sqlite database, if that is where its data is.
+    pub datastore: Option<PathBuf>,
 }
 
 /// Everything that one daemon holds.
@@ -263,7 +269,7 @@ impl Host {
         let seed = seed(&self.paths.id, &name, self.started_at_ms);
         let machine = Group::new(name.clone(), seed, first);
         let log = self.config.record_events.then(|| {
-            let mut log = EventLog::new(self.state.layout().events(&name));
+            let mut log = EventLog::with_limit(self.state.layout().events(&name), RECORD_BYTES);
             log.append(&Header {
                 schema: socialweb_core::record::SCHEMA,
                 group: name.clone(),

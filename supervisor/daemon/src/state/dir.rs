@@ -278,15 +278,29 @@ impl StateDir {
     /// # Errors
     /// [`DeleteError::Trash`]: it is untouched. [`DeleteError::Remove`]: it counts as deleted.
     pub fn delete_group(&self, group: &GroupName) -> Result<(), DeleteError> {
+        match self.trash_group(group)? {
+            None => Ok(()),
+            Some(trash) => fs::remove_dir_all(&trash).map_err(|source| DeleteError::Remove { path: trash, source }),
+        }
+    }
+
+    /// The first half of [`StateDir::delete_group`]: the group counts as deleted, its data lies in the folder that is
+    /// returned and may be removed at leisure; the next open removes what is left of it. `None`: there was none.
+    ///
+    /// # Errors
+    /// As [`StateDir::delete_group`].
+    pub fn trash_group(&self, group: &GroupName) -> Result<Option<PathBuf>, DeleteError> {
         let (path, groups) = (self.layout.group(group), self.layout.groups());
         let trash = free_trash(&groups, group);
         match fs::rename(&path, &trash) {
-            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
             Err(source) => return Err(DeleteError::Trash { path, source }),
             Ok(()) => {}
         }
-        let removed = sync_folder(&groups).and_then(|()| fs::remove_dir_all(&trash));
-        removed.map_err(|source| DeleteError::Remove { path: trash, source })
+        match sync_folder(&groups) {
+            Ok(()) => Ok(Some(trash)),
+            Err(source) => Err(DeleteError::Remove { path: trash, source }),
+        }
     }
 }
 

@@ -44,6 +44,7 @@ pub fn group(name: &str, phase: wire::Phase) -> wire::GroupStatus {
         kubeconfig: None,
         ports: BTreeMap::from([("https".into(), 61000)]),
         last_start_ms: Some(4_200),
+        datastore_bytes: Some(2 << 20),
         stop_deadline_s: 60,
         survivors: vec![],
         components: vec![wire::ComponentStatus {
