@@ -8,13 +8,11 @@ mod support;
 mod tenant;
 mod witness;
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use socialweb_wire::Phase;
 use std::fs;
 use std::net::TcpListener;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use support::{skip, wait_for};
+use support::{send, skip, wait_for};
 use tenant::Tenant;
 use witness::Witness;
 
@@ -53,7 +51,7 @@ fn kill_9_of_each_part_ends_with_the_same_tenant_on_the_same_port_and_nothing_tw
     tenant.kubectl(&["create", "configmap", "before", "--from-literal=a=b"]);
     for part in ["kine", "k3s", "openbao"] {
         let old = tenant.pid(part);
-        kill(Pid::from_raw(old as i32), Signal::SIGKILL).unwrap();
+        send(old, 9);
         wait_for(&format!("{part} is another process and the group Ready"), || {
             let group = tenant.daemon.group("demo");
             let new = group.component(part)?.pid?;

@@ -57,7 +57,7 @@ fn a_file_that_is_gone_parks_its_group_and_only_delete_destroys_data() {
     assert!(daemon.state().join("groups/two").is_dir(), "parking destroys nothing");
     daemon.stop();
     daemon.start();
-    assert_eq!(daemon.wait_phase("two", Phase::Parked).declared, false, "it is still shown after a restart");
+    assert!(!daemon.wait_phase("two", Phase::Parked).declared, "it is still shown after a restart");
     daemon.ctl_ok(&["delete", "two", "--yes"]);
     assert!(!daemon.state().join("groups/two").exists());
     assert!(daemon.status().group("two").is_none());

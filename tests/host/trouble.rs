@@ -1,9 +1,7 @@
 //! Components that misbehave. Each test has a steady group beside the troubled one, which must not notice.
 
-use crate::support::{Daemon, wait_for};
+use crate::support::{Daemon, send, wait_for};
 use crate::{STEADY, SUPERVISOR, script};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use socialweb_wire::Phase;
 
 /// A daemon with the troubled group and a steady one that is Ready.
@@ -104,7 +102,7 @@ fn a_component_that_floods_its_output_blocks_nobody_and_its_last_line_is_there()
 fn a_component_that_dies_is_restarted_alone_and_its_group_is_ready_again() {
     let (daemon, steady) = beside(&script("mortal", "exec sleep 100000", ""));
     let pid = daemon.wait_phase("troubled", Phase::Ready).components[0].pid.unwrap();
-    kill(Pid::from_raw(pid as i32), Signal::SIGKILL).unwrap();
+    send(pid, 9);
     wait_for("another process is ready", || {
         let group = daemon.group("troubled");
         let c = group.components.first()?;

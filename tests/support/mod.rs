@@ -1,8 +1,7 @@
 //! A real daemon in a test: its own state folder, runtime folder and config; waits for states, leaves nothing behind.
 #![allow(dead_code, missing_docs, clippy::unwrap_used)]
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use socialweb_wire::{GroupStatus, HostStatus, Phase, Receipt};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -132,7 +131,7 @@ impl Daemon {
     }
 
     pub fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.pid() as i32), signal).unwrap();
+        send(self.pid(), signal as i32);
     }
 
     /// TERM, and wait for the orderly end.
@@ -219,7 +218,7 @@ impl Daemon {
 impl Drop for Daemon {
     fn drop(&mut self) {
         if let Some(mut child) = self.child.take() {
-            let _ = kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM);
+            send(child.id(), 15);
             let ended = try_wait_for(|| child.try_wait().ok().flatten());
             if ended.is_none() {
                 let _ = child.kill();
@@ -240,6 +239,13 @@ impl Drop for Daemon {
         for cgroup in self.cgroups() {
             let _ = socialweb_sys::Cgroup::at(cgroup).remove();
         }
+    }
+}
+
+/// Signals a process through a pidfd; one that is gone already is fine.
+pub fn send(pid: u32, signal: i32) {
+    if let Some(pidfd) = socialweb_sys::PidFd::open(pid).unwrap() {
+        pidfd.send(signal).unwrap();
     }
 }
 

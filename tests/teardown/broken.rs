@@ -95,8 +95,8 @@ fn start(scene: &Scene, top: &Cgroup, program: Program) -> Child {
 /// Waits for leaders only, and collects them by number: other tests in this process have children too.
 fn wait_ended(children: &[&Child], limit: Duration) {
     let deadline = Instant::now() + limit;
-    let ended = |c: &&Child| matches!(reap::reap(c.spawned.pid), Ok(_)) || !c.spawned.pidfd.exists().unwrap();
-    while !children.iter().all(|c| ended(&c)) && Instant::now() < deadline {
+    let ended = |c: &Child| reap::reap(c.spawned.pid).is_ok() || !c.spawned.pidfd.exists().unwrap();
+    while !children.iter().all(|c| ended(c)) && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(10));
     }
 }

@@ -1,7 +1,7 @@
 //! The daemon: reads declarations, owns one machine per group, performs what the machines ask for, and tells people.
 //!
 //! It decides nothing about a group (that is core's) and calls the kernel only through sys. Everything that belongs to
-//! one daemon hangs on one task, [`host`]; the other tasks (probes, logs, admin connections, sweeps) send it messages.
+//! one daemon hangs on one task, `host`; the other tasks (probes, logs, admin connections, sweeps) send it messages.
 //!
 //! Map:
 //! - `run`: from the command line to the loop, and the way out.

@@ -7,9 +7,9 @@
 //! - [`repo`]: where things are. [`run`]: running other programs and saying how long they took.
 //! - [`setup`]: the binaries that a tenant needs, in build/bin.
 //! - [`up`]: `up` and `down`, the demo tenant.
-//! - [`test`]: all tests, with counted skips.
+//! - [`mod@test`]: all tests, with counted skips.
 //! - [`check`]: all checks, with all failures listed.
-//! - [`bench`]: the bounds on speed and size.
+//! - [`mod@bench`]: the bounds on speed and size.
 //! - [`bump`]: the upgrade of the upstream pins.
 #![forbid(unsafe_code)]
 

@@ -19,7 +19,7 @@
 //! - `tenant`: the tenant's own components, from the recipe rooms.
 //! - `binaries`: where programs are.
 //! - `expand`: ports and host in, [`socialweb_core::GroupSpec`] out.
-//! - `check`: [`check`] and [`schema`]; `locate`: the places of changed keys for a reload's plan.
+//! - `check`: [`check()`] and [`schema`]; `locate`: the places of changed keys for a reload's plan.
 //! - `source`, `read`, `finding`, `value`, `env`: text and places, all errors at once, how they read, small values.
 
 mod binaries;
