@@ -113,6 +113,25 @@ fn without_cgroups_the_same_order_holds() {
     daemon.assert_nothing_left();
 }
 
+#[test]
+fn an_account_without_root_in_a_delegated_subtree_does_the_same() {
+    let scene = Scene::new("nobody");
+    scene.open_to_all();
+    let Some(mut daemon) = Daemon::new(SUPERVISOR, &[("nasty", &nasty::config(&scene))]).as_nobody() else {
+        return skip("an_account_without_root", "root and a writable cgroup2, to hand a subtree over");
+    };
+    daemon.start();
+    daemon.wait_phase("nasty", Phase::Ready);
+    scene.wait_until_complete();
+    assert!(daemon.status().cgroups.contains("is ours"), "{}", daemon.status().cgroups);
+    let leader = daemon.group("nasty").component("plain").unwrap().pid.unwrap();
+    assert_eq!(socialweb_sys::process::uid(leader).unwrap(), support::NOBODY);
+    daemon.ctl_ok(&["stop", "nasty"]);
+    assert_eq!(Evidence::collect(&scene).violations(), Vec::<String>::new(), "{}", daemon.log());
+    daemon.stop();
+    daemon.assert_nothing_left();
+}
+
 fn broken(name: &str, fault: Fault) -> Vec<String> {
     let scene = Scene::new(name);
     let Some(supervisor) = Broken::start(&scene, fault) else {

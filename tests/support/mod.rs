@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 /// Generous, because machines are slow and shared: a test ends when its state is there, not when this passes.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
+/// The account nobody.
+pub const NOBODY: u32 = 65534;
+
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_socialweb-computer");
 
 /// One daemon, or the place of one that was killed.
@@ -22,6 +25,7 @@ pub struct Daemon {
     extra: Vec<String>,
     env: Vec<(String, String)>,
     read_only_cgroups: bool,
+    delegated: Option<PathBuf>,
 }
 
 static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -37,7 +41,15 @@ impl Daemon {
         let _ = fs::remove_dir_all(&dir);
         fs::create_dir_all(dir.join("clusters.d")).unwrap();
         fs::write(dir.join("supervisor.toml"), supervisor).unwrap();
-        let daemon = Daemon { dir, runtime, child: None, extra: Vec::new(), env: Vec::new(), read_only_cgroups: false };
+        let daemon = Daemon {
+            dir,
+            runtime,
+            child: None,
+            extra: Vec::new(),
+            env: Vec::new(),
+            read_only_cgroups: false,
+            delegated: None,
+        };
         for (name, text) in clusters {
             daemon.write_cluster(name, text);
         }
@@ -54,6 +66,23 @@ impl Daemon {
     pub fn without_cgroups(mut self) -> Daemon {
         self.read_only_cgroups = true;
         self
+    }
+
+    /// As the account nobody, in a cgroup subtree that is handed over to it, as a user manager does with Delegate=yes.
+    /// None unless this is root with a writable cgroup2.
+    pub fn as_nobody(mut self) -> Option<Daemon> {
+        use std::os::unix::fs::chown;
+        let subtree = cgroup2_mount()?.join(format!("sw-nobody-{}", std::process::id()));
+        fs::create_dir(&subtree).ok()?;
+        for file in ["", "cgroup.procs", "cgroup.threads", "cgroup.subtree_control"] {
+            chown(subtree.join(file), Some(NOBODY), Some(NOBODY)).ok()?;
+        }
+        fs::create_dir_all(&self.runtime).ok()?;
+        for dir in [&self.dir, &self.runtime, &self.dir.join("clusters.d")] {
+            chown(dir, Some(NOBODY), Some(NOBODY)).ok()?;
+        }
+        self.delegated = Some(subtree);
+        Some(self)
     }
 
     pub fn with_env(mut self, key: &str, value: &str) -> Daemon {
@@ -92,6 +121,14 @@ impl Daemon {
             }
             None => Command::new(PROGRAM),
         };
+        if let Some(subtree) = &self.delegated {
+            let script = format!(
+                "echo $$ > {}/cgroup.procs; exec setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups \"$0\" \"$@\"",
+                subtree.display()
+            );
+            command = Command::new("sh");
+            command.args(["-c", &script, PROGRAM]);
+        }
         command.args(["run", "-config"]).arg(self.dir.join("supervisor.toml"));
         command.arg("-state-dir").arg(self.state()).arg("-runtime-dir").arg(&self.runtime).args(&self.extra);
         command.envs(self.env.iter().map(|(k, v)| (k, v)));
@@ -198,6 +235,7 @@ impl Daemon {
     pub fn cgroups(&self) -> Vec<PathBuf> {
         let marker = state_id(&self.state());
         let mount = cgroup2_mount();
+        let mount = self.delegated.clone().or(mount);
         let found = mount.and_then(|m| fs::read_dir(m).ok()).into_iter().flatten().flatten().map(|e| e.path());
         found.filter(|p| p.ends_with(format!("socialweb-{marker}"))).collect()
     }
@@ -236,8 +274,8 @@ impl Drop for Daemon {
             let _ = fs::remove_dir_all(&self.dir);
         }
         let _ = fs::remove_dir_all(&self.runtime);
-        for cgroup in self.cgroups() {
-            let _ = socialweb_sys::Cgroup::at(cgroup).remove();
+        for cgroup in self.cgroups().into_iter().chain(self.delegated.take()) {
+            let _ = try_wait_for(|| socialweb_sys::Cgroup::at(&cgroup).remove().ok());
         }
     }
 }

@@ -22,6 +22,14 @@ impl Scene {
         Scene { out, with_mover, moverless: Cell::new(false) }
     }
 
+    /// For programs of another account.
+    pub fn open_to_all(&self) {
+        use std::os::unix::fs::PermissionsExt;
+        for dir in [self.out.clone(), self.out.join("pids")] {
+            fs::set_permissions(dir, fs::Permissions::from_mode(0o777)).unwrap();
+        }
+    }
+
     pub fn out(&self) -> &Path {
         &self.out
     }
