@@ -2,6 +2,7 @@
 #![allow(dead_code, missing_docs, clippy::unwrap_used)]
 
 use nix::sys::signal::Signal;
+use socialweb_daemon::state_id;
 use socialweb_wire::{GroupStatus, HostStatus, Phase, Receipt};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -285,18 +286,6 @@ pub fn send(pid: u32, signal: i32) {
     if let Some(pidfd) = socialweb_sys::PidFd::open(pid).unwrap() {
         pidfd.send(signal).unwrap();
     }
-}
-
-/// As the daemon names its cgroups and markers.
-pub fn state_id(state: &Path) -> String {
-    use std::os::unix::ffi::OsStrExt;
-    let path = fs::canonicalize(state).unwrap_or_else(|_| state.to_owned());
-    let hash = path
-        .as_os_str()
-        .as_bytes()
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3));
-    format!("{:012x}", hash & 0xffff_ffff_ffff)
 }
 
 /// Where the daemon's subtree is: our own cgroup below the cgroup2 mount.

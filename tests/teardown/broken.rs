@@ -22,6 +22,7 @@ pub enum Fault {
 
 struct Child {
     rank: u16,
+    grace: Duration,
     spawned: Spawned,
     cgroup: Cgroup,
 }
@@ -53,7 +54,7 @@ impl Broken {
         for rank in ranks {
             let here: Vec<&Child> = self.children.iter().filter(|c| c.rank == rank).collect();
             here.iter().for_each(|c| drop(c.spawned.pidfd.send(15)));
-            wait_ended(&here, Duration::from_millis(500));
+            wait_ended(&here, here.iter().map(|c| c.grace).max().unwrap_or_default());
             match self.fault {
                 Fault::LeaderOnly | Fault::EarlyRank => here.iter().for_each(|c| drop(c.spawned.pidfd.send(9))),
                 Fault::None | Fault::WrongOrder => here.iter().for_each(|c| c.cgroup.kill().unwrap()),
@@ -89,7 +90,7 @@ fn start(scene: &Scene, top: &Cgroup, program: Program) -> Child {
     // Orphans of these go to init, which collects them when it likes; the daemon collects its own and is judged by that.
     command.env.push(("ZOMBIES_ARE_GONE".into(), "yes".into()));
     let spawned = command.spawn(Some(&cgroup)).unwrap();
-    Child { rank: program.rank, spawned, cgroup }
+    Child { rank: program.rank, grace: program.grace(), spawned, cgroup }
 }
 
 /// Waits for leaders only, and collects them by number: other tests in this process have children too.

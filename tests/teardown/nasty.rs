@@ -2,6 +2,7 @@
 //! TERM writes to `<out>/term` who of a higher rank is there at that moment.
 
 use super::evidence::Scene;
+use std::time::Duration;
 
 pub const NAMES: [&str; 5] = ["forker", "mover", "plain", "respawner", "stubborn"];
 
@@ -37,6 +38,18 @@ pub struct Program {
     pub rank: u16,
     pub needs: &'static [&'static str],
     pub script: String,
+}
+
+impl Program {
+    /// Who follows TERM gets the time that a slow machine takes; who leaves something that does not, or does not follow
+    /// itself, is killed when this is over, so it is short.
+    pub fn grace(&self) -> Duration {
+        match self.name {
+            "plain" => Duration::from_secs(60),
+            "forker" => Duration::from_secs(4),
+            _ => Duration::from_millis(500),
+        }
+    }
 }
 
 /// What a descendant does: ignores TERM and stays, under its own name.
@@ -118,7 +131,7 @@ fn render(scene: &Scene, with_mover: bool) -> String {
             needs.join(", "),
             p.script
         );
-        text += &format!("env = {{ {} }}\nstop = {{ grace = \"500ms\" }}\n", toml_env(scene, &p));
+        text += &format!("env = {{ {} }}\nstop = {{ grace = \"{}ms\" }}\n", toml_env(scene, &p), p.grace().as_millis());
     }
     text
 }

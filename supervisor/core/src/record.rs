@@ -22,6 +22,9 @@ pub struct Header {
     pub seed: u64,
     /// First birth that the group hands out.
     pub first_birth: Birth,
+    /// Starts of the group before this log.
+    #[serde(default)]
+    pub generation: u64,
 }
 
 #[derive(Deserialize)]
@@ -80,7 +83,7 @@ pub fn replay(text: &str, mut seen: impl FnMut(&Entry, &[Action], &Group)) -> Re
         return Err(ReplayError::Schema { found });
     }
     let header: Header = serde_json::from_str(first).map_err(bad)?;
-    let mut group = Group::new(header.group, header.seed, header.first_birth);
+    let mut group = Group::new(header.group, header.seed, header.first_birth).after(header.generation);
     for (n, line) in lines.filter(|(_, line)| !line.trim().is_empty()) {
         let entry: Entry = serde_json::from_str(line).map_err(|source| ReplayError::BadLine {
             line: n + 1,

@@ -13,6 +13,8 @@
 //! - [`admin`] - the admin server.
 //! - [`manager`] - the service manager above us.
 
+#![forbid(unsafe_code)]
+
 pub mod admin;
 pub mod config;
 mod fd;
@@ -23,4 +25,4 @@ pub mod probe;
 mod run;
 pub mod state;
 
-pub use run::{RunOptions, run};
+pub use run::{RunOptions, run, state_id};

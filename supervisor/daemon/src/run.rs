@@ -4,13 +4,13 @@
 use crate::admin::{self, AdminServer, Limits, PeerPolicy};
 use crate::config::{self, Binaries, DaemonConfig, Env, Inputs, Overrides, Switch};
 use crate::host::drive::{Inlets, Signals};
-use crate::host::{Clock, Containment, Host, Paths, say};
+use crate::host::{Clock, Containment, Host, Msg, Paths, say};
 use crate::logs::{Logs, Options, Sink};
 use crate::manager::Manager;
-use crate::state::{EventRing, LeaseOptions, Leases, PortRole, StateDir, Tmpfs};
+use crate::state::{EventRing, Fsync, LeaseOptions, Leases, PortRole, StateDir, Tmpfs, write_atomic};
 use anyhow::Context;
 use socialweb_core::budget::Budget;
-use socialweb_sys::cgroup::{Support, Tree, Watcher, release_controllers};
+use socialweb_sys::cgroup::{Cgroup, Support, Tree, Watcher};
 use socialweb_sys::reap;
 use socialweb_sys::socket::NotifySocket;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -44,7 +44,7 @@ pub struct RunOptions {
 /// # Errors
 /// What keeps it from coming up: each names the thing and the way out. Nothing was started then.
 pub fn run(options: RunOptions) -> anyhow::Result<()> {
-    start_log(options.log.as_deref());
+    start_log(options.log.as_deref())?;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start the runtime")?;
     runtime.block_on(serve(options))
@@ -69,10 +69,11 @@ async fn serve(options: RunOptions) -> anyhow::Result<()> {
     raise_nofile();
     let paths = paths(&options.config, &config)?;
     let (mut host, inlets, pump) = assemble(config, state, paths, env, flags, signals)?;
+    let tx = host.tx.clone();
     tokio::spawn(async move {
-        if let Err(error) = pump.run().await {
-            tracing::error!(%error, "the log task ended; components block when their pipes are full");
-        }
+        let ended = pump.run().await;
+        let why = ended.map_or_else(|error| error.to_string(), |()| "it has nothing to read any more".into());
+        let _ = tx.send(Msg::LogsEnded(why));
     });
     let (handle, port) = admin::channel();
     host.port = port;
@@ -86,11 +87,11 @@ async fn serve(options: RunOptions) -> anyhow::Result<()> {
     let (close, closed) = oneshot::channel::<()>();
     let admin = tokio::spawn(server.run(async move { drop(closed.await) }));
     host.boot();
-    host.drive(inlets).await;
+    let end = host.drive(inlets).await;
     let _ = close.send(());
     let _ = admin.await;
-    leave(&host);
-    Ok(())
+    host.leave();
+    end.map_err(anyhow::Error::msg)
 }
 
 /// Builds the host and what its loop listens to. Starts nothing.
@@ -131,6 +132,12 @@ fn assemble(
         pids: HashMap::new(),
         emptying: BTreeSet::new(),
         look: false,
+        sweeping: BTreeMap::new(),
+        old_tree: None,
+        look_at: None,
+        more_children: false,
+        notify_broken: false,
+        stuck_since: None,
         orphans: HashMap::new(),
         deadlines: BTreeSet::new(),
         queue: VecDeque::new(),
@@ -163,11 +170,36 @@ impl Host {
             tracing::warn!("{warning}");
         }
         self.find_orphans();
+        self.find_old_tree();
         self.reload();
         self.booted = true;
-        self.hold_undeclared();
         self.reap_forgotten();
         self.drain();
+    }
+}
+
+impl Host {
+    /// A daemon that was started elsewhere (another scope, another unit) had its subtree elsewhere. What is in that one is
+    /// found by its marker and ended with the other survivors; what has none is ended here, and the folders go.
+    fn find_old_tree(&mut self) {
+        let Containment::Cgroups { tree, .. } = &self.containment else { return };
+        let (file, path) = (self.state.layout().root().join("cgroup-tree"), tree.top().path().to_owned());
+        let old = std::fs::read_to_string(&file).map(PathBuf::from).unwrap_or_default();
+        if old == path {
+            return;
+        }
+        // The name proves that it is ours, whatever became of the file.
+        if old.file_name() == path.file_name() && old.is_dir() {
+            let old = Cgroup::at(old);
+            if let Err(error) = old.kill() {
+                self.warn(None, say::chain(&error));
+            }
+            self.old_tree = Some(old);
+        }
+        let text = path.display().to_string();
+        if let Err(error) = write_atomic(&file, text.as_bytes(), 0o600, Fsync::No) {
+            self.warn(None, say::chain(&error));
+        }
     }
 }
 
@@ -206,8 +238,9 @@ fn own_exe() -> anyhow::Result<PathBuf> {
     Ok(text.strip_suffix(" (deleted)").map(PathBuf::from).unwrap_or(exe.clone()))
 }
 
-/// 12 hex digits that tell this state folder's processes and cgroups from another's.
-fn state_id(state: &Path) -> String {
+/// 12 hex digits that tell this state folder's processes and cgroups from another's. Its markers begin with them and its
+/// cgroup subtree is `socialweb-<them>`.
+pub fn state_id(state: &Path) -> String {
     use std::os::unix::ffi::OsStrExt;
     let path = std::fs::canonicalize(state).unwrap_or_else(|_| state.to_owned());
     let hash = path
@@ -241,33 +274,23 @@ fn raise_nofile() {
 }
 
 /// The daemon's own lines: to the journal when that is where stderr goes, else to stderr.
-fn start_log(filter: Option<&str>) {
+fn start_log(filter: Option<&str>) -> anyhow::Result<()> {
     use tracing_subscriber::prelude::*;
-    let filter = tracing_subscriber::EnvFilter::try_new(filter.unwrap_or("info"))
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
-    let journal = std::env::var_os("JOURNAL_STREAM").and_then(|_| tracing_journald::layer().ok());
+    let text = filter.unwrap_or("info");
+    let filter = tracing_subscriber::EnvFilter::try_new(text)
+        .with_context(|| format!("-log {text:?} is no filter; give a level such as info, or socialweb_daemon=debug"))?;
+    let journal = stderr_is_journal().then(|| tracing_journald::layer().ok()).flatten();
     let stderr = journal.is_none().then(|| {
         let ansi = std::io::IsTerminal::is_terminal(&std::io::stderr());
         tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(ansi).with_target(false)
     });
     // A second daemon in one process (a test) keeps the first one's log.
     let _ = tracing_subscriber::registry().with(filter).with(journal).with(stderr).try_init();
+    Ok(())
 }
 
-/// Nothing of ours stays: the subtree, what was handed down in it, the sockets.
-fn leave(host: &Host) {
-    if let (Containment::Cgroups { tree, .. }, Some(root)) = (&host.containment, host.support.root()) {
-        if let Err(error) = tree.top().remove() {
-            tracing::warn!("the cgroup subtree stays: {}", say::chain(&error));
-        }
-        if matches!(host.support, Support::Delegated { .. }) {
-            for problem in release_controllers(root) {
-                tracing::warn!("{problem}");
-            }
-        }
-    }
-    let _ = std::fs::remove_file(&host.paths.notify);
-    for group in host.groups.keys() {
-        let _ = std::fs::remove_dir_all(host.paths.runtime.join(group.as_str()));
-    }
+/// systemd names the journal's end by device and inode; a redirected stderr is another file.
+fn stderr_is_journal() -> bool {
+    let Ok(named) = std::env::var("JOURNAL_STREAM") else { return false };
+    nix::sys::stat::fstat(std::io::stderr()).is_ok_and(|s| named == format!("{}:{}", s.st_dev, s.st_ino))
 }

@@ -149,6 +149,12 @@ impl Group {
         }
     }
 
+    /// The same group after `generation` starts under earlier daemons: its next start is the one after.
+    pub fn after(mut self, generation: u64) -> Self {
+        self.generation = generation;
+        self
+    }
+
     /// The group's name.
     pub fn name(&self) -> &GroupName {
         &self.name

@@ -149,7 +149,7 @@ impl World {
     pub fn record(&self, n: usize) -> String {
         let held = &self.held[n];
         let group = held.machine.group().name().clone();
-        let header = Header { schema: record::SCHEMA, group, seed: held.seed, first_birth: Birth(1) };
+        let header = Header { schema: record::SCHEMA, group, seed: held.seed, first_birth: Birth(1), generation: 0 };
         let mut text = serde_json::to_string(&header).unwrap() + "\n";
         for entry in &held.log {
             text += &(serde_json::to_string(entry).unwrap() + "\n");

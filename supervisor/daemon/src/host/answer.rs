@@ -106,9 +106,15 @@ impl Host {
     /// Only what the source no longer declares may be destroyed (law L7).
     fn delete(&mut self, group: &GroupName) -> Result<wire::Accepted, wire::ApiError> {
         let held = self.known(group)?;
-        if held.machine.is_declared() {
+        let file = self.config.clusters_dir.join(format!("{group}.toml"));
+        if held.machine.is_declared() || file.exists() {
             let text = format!("group {group} is declared, so it is not deleted");
             let hint = format!("remove {group}.toml from the clusters folder and `ctl reload` first; that parks it");
+            return Err(wire::ApiError::new(wire::ErrorCode::Conflict, text).with_hint(hint));
+        }
+        if self.orphans.get(group).is_some_and(|left| !left.is_empty()) {
+            let text = format!("processes of an earlier run of group {group} do not end, so its data is not deleted");
+            let hint = format!("`ctl events {group}` names them");
             return Err(wire::ApiError::new(wire::ErrorCode::Conflict, text).with_hint(hint));
         }
         let answer = self.accepted(wire::Operation::Delete, group, None);
@@ -116,10 +122,17 @@ impl Host {
             held.delete = true;
         }
         match self.groups[group].view.phase {
-            Phase::Parked | Phase::Absent => self.finish_delete(group),
+            Phase::Parked | Phase::Absent => self.delete_when_swept(group),
             _ => self.feed(group, Event::Stop { why: Why::Delete }),
         }
         answer
+    }
+
+    /// Data is not taken from under processes of an earlier run: a sweep that is under way goes on to the delete.
+    pub(super) fn delete_when_swept(&mut self, group: &GroupName) {
+        if !self.sweeping.contains_key(group) {
+            self.finish_delete(group);
+        }
     }
 
     /// The group is down: its data, its ports and its logs go.

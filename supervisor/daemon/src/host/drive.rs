@@ -1,22 +1,26 @@
-//! The loop: one task that owns the [`Host`] and takes, in this order: ended children, outcomes, requests, signals, time.
+//! The loop: one task that owns the [`Host`]. It takes whatever is there, in no fixed order, a bounded part of it at a time,
+//! and lets the other tasks of this thread run once per round: no flood of one kind keeps the others waiting (law L10).
 
 use super::watch::Saying;
 use super::{Again, Containment, Host, Msg};
 use crate::config::Switch;
 use crate::manager::Manager;
-use socialweb_core::{Event, Why};
+use socialweb_core::Event;
 use socialweb_sys::socket::{Datagram, NotifySocket};
 use std::io;
 use std::time::Duration;
 use tokio::io::unix::AsyncFd;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::{Instant, MissedTickBehavior};
 
 /// While a stop waits for the last process, it is looked for this often even without a word from the kernel: the fallback
 /// has no other way, and with cgroups it covers what no event tells.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
-/// Outcomes taken before the other sources get their turn.
-const BATCH: usize = 256;
+/// Outcomes, or ended children, taken in one round.
+pub(super) const BATCH: usize = 256;
+/// Notify datagrams taken in one round. A component says READY once and WATCHDOG a few times a minute.
+const DATAGRAMS: usize = 16;
 /// While stopping, systemd is told this often that it takes longer.
 const EXTEND_EVERY: Duration = Duration::from_secs(5);
 /// ... by this much: above the longest rung that goes by without an event (the server's grace of 75 s).
@@ -67,19 +71,30 @@ enum Wake {
 
 impl Host {
     /// Runs until a shutdown is complete.
-    pub async fn drive(&mut self, mut inlets: Inlets) {
+    ///
+    /// # Errors
+    /// What does not go away, named: the shutdown is given up.
+    pub async fn drive(&mut self, mut inlets: Inlets) -> Result<(), String> {
         let beat = inlets.manager.watchdog_interval().filter(|_| self.config.watchdog == Switch::Auto);
         let watched = beat.is_some();
         let beat = beat.unwrap_or(EXTEND_EVERY);
         let mut alive = tokio::time::interval(beat);
         let mut extend = tokio::time::interval(EXTEND_EVERY);
+        for timer in [&mut alive, &mut extend] {
+            // A timer that was not looked at for a month must not fire for each of its days.
+            timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        }
         inlets.manager.ready();
         self.tell_status(&inlets.manager);
         loop {
-            let wake = self.wait(&mut inlets, &mut alive, &mut extend, watched).await;
+            let wake = match std::mem::take(&mut self.more_children) {
+                true => Wake::Child,
+                false => self.wait(&mut inlets, &mut alive, &mut extend, watched).await,
+            };
             self.wake(wake, &mut inlets);
-            if self.stopping && self.is_quiet() {
-                return;
+            tokio::task::yield_now().await;
+            if let Some(end) = self.is_through() {
+                return end;
             }
         }
     }
@@ -93,19 +108,21 @@ impl Host {
     ) -> Wake {
         let deadline = self.next_deadline().map(|at| self.clock.instant(at));
         let looking = !self.emptying.is_empty();
+        // Kept over the rounds: a timer made anew in each would never fire on a busy host.
+        self.look_at = looking.then(|| self.look_at.unwrap_or_else(|| Instant::now() + LOOK_AGAIN));
+        let look_at = self.look_at;
         let signals = &mut inlets.signals;
         tokio::select! {
-            biased;
             _ = signals.child.recv() => Wake::Child,
             Some(message) = inlets.messages.recv() => Wake::Message(message),
             () = emptied(&mut self.containment), if looking => Wake::Emptied,
             Some(command) = self.port.commands.recv() => Wake::Command(command),
-            datagram = receive(&inlets.notify) => Wake::Datagram(datagram),
+            datagram = receive(&inlets.notify), if !self.notify_broken => Wake::Datagram(datagram),
             _ = signals.terminate.recv() => Wake::Shutdown,
             _ = signals.interrupt.recv() => Wake::Shutdown,
             _ = signals.hangup.recv() => Wake::Reload,
             () = sleep_until(deadline) => Wake::Time,
-            () = tokio::time::sleep(LOOK_AGAIN), if looking => Wake::Look,
+            () = sleep_until(look_at), if looking => Wake::Look,
             _ = alive.tick(), if watched => Wake::Alive,
             _ = extend.tick(), if self.stopping => Wake::Extend,
         }
@@ -123,9 +140,22 @@ impl Host {
                 self.tell_status(&inlets.manager);
             }
             Wake::Command(command) => self.answer(command),
-            Wake::Datagram(Ok(datagram)) => self.datagram(&datagram),
-            Wake::Datagram(Err(error)) => self.warn(None, format!("the notify socket cannot be read: {error}")),
+            Wake::Datagram(Ok(datagram)) => {
+                self.datagram(&datagram);
+                for _ in 1..DATAGRAMS {
+                    let Ok(datagram) = inlets.notify.get_ref().recv() else { break };
+                    self.datagram(&datagram);
+                }
+            }
+            Wake::Datagram(Err(error)) => {
+                self.notify_broken = true;
+                self.warn(
+                    None,
+                    format!("the notify socket is given up, components that notify will not get ready: {error}"),
+                );
+            }
             Wake::Emptied | Wake::Look => {
+                self.look_at = None;
                 self.check_emptying();
                 self.drain();
             }
@@ -137,7 +167,9 @@ impl Host {
             Wake::Shutdown => self.begin_shutdown(),
             Wake::Time => self.tick(),
             Wake::Alive => inlets.manager.alive(),
-            Wake::Extend => inlets.manager.extend_timeout(EXTEND_BY),
+            // Not for ever: when only what cannot be killed is left, systemd's own limit counts again.
+            Wake::Extend if self.stuck_since.is_none() => inlets.manager.extend_timeout(EXTEND_BY),
+            Wake::Extend => {}
         }
         if self.stopping && !self.said_stopping {
             self.said_stopping = true;
@@ -148,20 +180,18 @@ impl Host {
 
     fn message(&mut self, message: Msg) {
         match message {
-            Msg::Event(group, event) => {
-                if let (Event::SurvivorsReaped { found }, false) = (&event, self.groups.contains_key(&group)) {
-                    self.say_host(format!(
-                        "{} processes of group {group}, which nobody declares, were ended",
-                        found.len()
-                    ));
-                }
-                self.feed(&group, event);
+            Msg::Event(group, event) => self.feed(&group, event),
+            Msg::Swept(group, swept) => self.swept(&group, swept),
+            Msg::LogsEnded(why) => {
+                self.warn(None, format!("the log task ended, and components would block on full pipes: {why}"));
+                self.begin_shutdown();
             }
             Msg::Exec(key, result) => self.exec_done(&key, result),
             Msg::Said(key, saying) => self.said(&key, saying),
             Msg::ExecProbe(ask) => self.start_probe(ask),
             Msg::Again(Again::RemoveRun(key, tries)) => self.remove_run(&key, tries),
             Msg::Again(Again::RemoveGroup(group, tries)) => self.remove_group(&group, tries),
+            Msg::Again(Again::Sweep(group)) => self.reap_survivors(&group),
         }
         self.drain();
     }
@@ -189,21 +219,9 @@ impl Host {
             self.feed(&key.group, Event::Progress { component, birth });
         }
     }
-
-    /// Everything down, in order; a second request changes nothing.
-    pub fn begin_shutdown(&mut self) {
-        if std::mem::replace(&mut self.stopping, true) {
-            return self.say_host("still stopping; every group goes down in its order".into());
-        }
-        self.say_host("stopping: every group goes down in its order".into());
-        let groups: Vec<_> = self.groups.keys().cloned().collect();
-        for group in groups {
-            self.feed(&group, Event::Stop { why: Why::Shutdown });
-        }
-    }
 }
 
-async fn sleep_until(deadline: Option<tokio::time::Instant>) {
+async fn sleep_until(deadline: Option<Instant>) {
     match deadline {
         Some(at) => tokio::time::sleep_until(at).await,
         None => std::future::pending().await,

@@ -1,7 +1,8 @@
 //! Performs core's actions. Each has an outcome that comes back as an event, at once or later.
 
 use super::live::Key;
-use super::{Containment, Host};
+use super::{Containment, Host, Msg};
+use crate::state::Fsync;
 use socialweb_core::{Action, Event, GroupName, GroupView, Phase, Receipt};
 
 impl Host {
@@ -33,14 +34,13 @@ impl Host {
     fn probe_leases(&mut self, group: &GroupName) {
         let ports = self.groups.get(group).and_then(|h| h.machine.spec()).map(|s| s.ports.clone()).unwrap_or_default();
         let taken = ports.into_iter().find(|(_, port)| socialweb_sys::port::is_free(*port).is_err());
-        let event = match taken {
-            None => Event::LeasesGranted,
-            Some((role, port)) => {
-                let holder = socialweb_sys::port::holder_of(port).unwrap_or_else(|| "an unknown process".into());
-                Event::LeaseTaken { role, port, holder }
-            }
-        };
-        self.later(group, event);
+        let Some((role, port)) = taken else { return self.later(group, Event::LeasesGranted) };
+        // Finding the holder reads every process's descriptors, which takes time that other groups need.
+        let (tx, group) = (self.tx.clone(), group.clone());
+        tokio::task::spawn_blocking(move || {
+            let holder = socialweb_sys::port::holder_of(port).unwrap_or_else(|| "an unknown process".into());
+            let _ = tx.send(Msg::Event(group, Event::LeaseTaken { role, port, holder }));
+        });
     }
 
     fn make_group(&mut self, group: &GroupName) {
@@ -56,10 +56,15 @@ impl Host {
     fn publish(&mut self, group: &GroupName, view: GroupView) {
         let now = self.clock.now();
         let Some(held) = self.groups.get_mut(group) else { return };
+        let mut unsaved = None;
         let before = std::mem::replace(&mut held.view, view);
         let view = &held.view;
         if before.generation != view.generation {
             held.start_began = Some(now);
+            held.record.generation = view.generation;
+            // A lost number costs nothing but a name of a receipt, so a start does not wait for the disk.
+            let saved = held.record.save(self.state.layout(), Fsync::No);
+            unsaved = saved.err().map(|e| super::say::chain(&e));
         }
         if view.phase == Phase::Ready
             && before.phase != Phase::Ready
@@ -67,14 +72,17 @@ impl Host {
         {
             held.last_start_ms = u64::try_from(now.since(began).as_millis()).ok();
         }
+        if let Some(why) = unsaved {
+            self.warn(Some(group), why);
+        }
         self.say_change(group, &before);
         self.port.changed();
         if matches!(self.groups[group].view.phase, Phase::Parked | Phase::Absent) && self.groups[group].delete {
-            self.finish_delete(group);
+            self.delete_when_swept(group);
         }
     }
 
-    fn keep_receipt(&mut self, group: &GroupName, receipt: &Receipt) {
+    pub(super) fn keep_receipt(&mut self, group: &GroupName, receipt: &Receipt) {
         let mut receipt = receipt.clone();
         if let Some(held) = self.groups.get_mut(group) {
             receipt.strays.append(&mut held.strays);

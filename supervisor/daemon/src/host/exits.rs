@@ -8,14 +8,20 @@ use socialweb_sys::process::{self, Proc};
 use socialweb_sys::reap::{self, Zombie};
 
 impl Host {
-    /// Collects every child that has ended. Called on SIGCHLD, which may stand for many.
+    /// Collects children that have ended, a bounded number per round: a component that forks without end hands us its
+    /// orphans faster than anything else happens. Called on SIGCHLD, which may stand for many.
     pub fn reap(&mut self) {
-        loop {
+        self.more_children = true;
+        for _ in 0..super::drive::BATCH {
             match reap::next_zombie() {
                 Ok(Some(zombie)) => self.collect(zombie),
-                Ok(None) => break,
+                Ok(None) => {
+                    self.more_children = false;
+                    break;
+                }
                 Err(error) => {
                     self.warn(None, format!("cannot look for ended children: {error}"));
+                    self.more_children = false;
                     break;
                 }
             }
@@ -77,7 +83,7 @@ impl Host {
         live.others.push(super::ladder::reaped(&key.component, zombie.pid, zombie.start_time, zombie.comm.clone(), by));
     }
 
-    /// The run that a process belongs to: by its cgroup, else by its marker.
+    /// The run that a process belongs to: by its cgroup, else by its marker (a zombie has no environment any more).
     pub(super) fn run_of(&self, pid: u32, cgroup: Option<&str>) -> Option<Key> {
         if let (Containment::Cgroups { tree, .. }, Some(path)) = (&self.containment, cgroup)
             && let Some([group, component, birth, ..]) = tree.parts(path).as_deref()

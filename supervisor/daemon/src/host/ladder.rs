@@ -112,10 +112,18 @@ impl Host {
     pub(super) fn check_emptying(&mut self) {
         let mut vacant = Vec::new();
         for key in self.emptying.clone() {
-            let Some(live) = self.births.get(&key) else { continue };
-            let Some(emptying) = live.emptying else { continue };
-            match live.cgroup.clone() {
-                Some(cgroup) if cgroup.populated().unwrap_or(true) => {}
+            let Some((cgroup, emptying)) = self.births.get(&key).and_then(|l| Some((l.cgroup.clone(), l.emptying?)))
+            else {
+                self.emptying.remove(&key);
+                continue;
+            };
+            match cgroup {
+                Some(cgroup) if cgroup.populated().unwrap_or(true) => {
+                    // Something may have been started or moved into it since.
+                    if emptying.kill {
+                        let _ = cgroup.kill();
+                    }
+                }
                 Some(_) => vacant.push((key, emptying)),
                 None if self.fallback_is_empty(&key, emptying) => self.emptied(&key, emptying),
                 None => {}
@@ -194,6 +202,9 @@ impl Host {
 
     /// The group's own cgroup, and once more a look for anything that carries its marker.
     pub(super) fn remove_group(&mut self, group: &GroupName, tries: u32) {
+        if self.waits_for_sweep(group) {
+            return;
+        }
         let strays = self.end_strays_of(group);
         let removed = match &self.containment {
             Containment::Cgroups { tree, .. } => tree.child(group.as_str()).remove(),

@@ -14,6 +14,7 @@
 //! - [`watch`] - readiness, liveness, progress, notify datagrams.
 //! - [`reload`] - sources become declarations.
 //! - [`answer`] - what people ask through the admin socket.
+//! - [`shutdown`] - the way out.
 //! - [`say`] - events and status for people, journal and systemd.
 
 pub(crate) mod answer;
@@ -24,6 +25,7 @@ pub(crate) mod ladder;
 pub(crate) mod live;
 pub(crate) mod reload;
 pub(crate) mod say;
+pub(crate) mod shutdown;
 pub(crate) mod spawn;
 pub(crate) mod sweep;
 pub(crate) mod watch;
@@ -31,12 +33,12 @@ pub(crate) mod watch;
 use crate::admin::AdminPort;
 use crate::config::{Binaries, DaemonConfig, Env, Overrides};
 use crate::logs::Logs;
-use crate::state::{EventLog, EventRing, GroupRecord, Leases, PortRole, StateDir};
+use crate::state::{EventLog, EventRing, GroupRecord, Leases, Logged, PortRole, StateDir};
 use live::{Key, Live, Owner};
 use socialweb_core::budget::Budget;
 use socialweb_core::record::{Entry, Header};
 use socialweb_core::{Birth, Event, Group, GroupName, GroupView, Time};
-use socialweb_sys::cgroup::{Support, Tree, Watcher};
+use socialweb_sys::cgroup::{Cgroup, Support, Tree, Watcher};
 use socialweb_sys::process::Proc;
 use socialweb_wire::EventLine;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -55,6 +57,10 @@ const RECORD_BYTES: u64 = 16 << 20;
 pub(crate) enum Msg {
     /// An outcome for a group's machine.
     Event(GroupName, Event),
+    /// A sweep ended, or stopped short of its end.
+    Swept(GroupName, sweep::Swept),
+    /// Nobody reads the components' pipes any more.
+    LogsEnded(String),
     /// exec of a run succeeded or failed.
     Exec(Key, Result<(), String>),
     /// A run's main process says that it is alive or ready (notify socket, notification fd).
@@ -70,6 +76,7 @@ pub(crate) enum Msg {
 pub(crate) enum Again {
     RemoveRun(Key, u32),
     RemoveGroup(GroupName, u32),
+    Sweep(GroupName),
 }
 
 /// Milliseconds since the daemon's start, from CLOCK_MONOTONIC (law L12).
@@ -146,7 +153,19 @@ pub(crate) struct Host {
     pub emptying: BTreeSet<Key>,
     /// Something joined those: look at all of them once the queue is empty.
     pub look: bool,
-    /// Processes of an earlier daemon, found by their marker at start.
+    /// Groups whose survivors are being ended now.
+    pub sweeping: BTreeMap<GroupName, sweep::Then>,
+    /// Our subtree of an earlier run, when it lay elsewhere.
+    pub old_tree: Option<Cgroup>,
+    /// When emptying runs are looked at next.
+    pub look_at: Option<tokio::time::Instant>,
+    /// More children had ended than one round takes.
+    pub more_children: bool,
+    /// The notify socket failed for good.
+    pub notify_broken: bool,
+    /// Since when a shutdown waits for nothing but what cannot be killed.
+    pub stuck_since: Option<Time>,
+    /// Processes of an earlier daemon, found by their marker at start and not ended yet.
     pub orphans: HashMap<GroupName, Vec<Proc>>,
     pub budget: Budget,
     pub deadlines: BTreeSet<(Time, GroupName)>,
@@ -214,8 +233,15 @@ impl Host {
     fn handle(&mut self, group: &GroupName, event: Event) {
         let now = self.clock.now();
         let Some(held) = self.groups.get_mut(group) else { return };
-        if let Some(log) = &mut held.log {
-            log.append(&Entry { at: now, event: event.clone() });
+        let full = held
+            .log
+            .as_mut()
+            .is_some_and(|log| log.append(&Entry { at: now, event: event.clone() }) == Logged::WrittenToNewFile);
+        if full {
+            // A log without its beginning replays to nothing.
+            held.log = None;
+            let text = "its event log is full, and recording ends until the daemon starts next".to_string();
+            self.warn(Some(group), text);
         }
         self.say_event(group, &event);
         let Some(held) = self.groups.get_mut(group) else { return };
@@ -261,22 +287,21 @@ impl Host {
         self.run_queue();
     }
 
-    /// Adds a group of which nothing is known yet.
-    pub fn hold(&mut self, record: GroupRecord) -> &mut Held {
+    /// Keeps a group's record, and adds the group if nothing is known of it yet.
+    pub fn hold(&mut self, record: GroupRecord) {
         let name = record.name.clone();
-        // Births begin above all that an earlier daemon may have left: its cgroups are named by them.
-        let first = Birth(self.started_at_ms);
-        let seed = seed(&self.paths.id, &name, self.started_at_ms);
-        let machine = Group::new(name.clone(), seed, first);
+        if let Some(held) = self.groups.get_mut(&name) {
+            held.record = record;
+            return;
+        }
+        // Births begin above all that an earlier daemon may have left: its cgroups are named by them, and gone before
+        // anything starts, so a clock that was set back costs nothing but the order of the numbers.
+        let first = Birth(say::unix_ms());
+        let seed = seed(&self.paths.id, &name, first.0);
+        let machine = Group::new(name.clone(), seed, first).after(record.generation);
         let log = self.config.record_events.then(|| {
-            let mut log = EventLog::with_limit(self.state.layout().events(&name), RECORD_BYTES);
-            log.append(&Header {
-                schema: socialweb_core::record::SCHEMA,
-                group: name.clone(),
-                seed,
-                first_birth: first,
-            });
-            log
+            let (schema, generation) = (socialweb_core::record::SCHEMA, record.generation);
+            self.new_log(&Header { schema, group: name.clone(), seed, first_birth: first, generation })
         });
         let held = Held {
             view: machine.view(),
@@ -290,7 +315,16 @@ impl Host {
             delete: false,
             strays: Vec::new(),
         };
-        self.groups.entry(name).or_insert(held)
+        self.groups.insert(name, held);
+    }
+
+    /// A log of its own for each life of a machine: only so does it replay.
+    fn new_log(&self, header: &Header) -> EventLog {
+        let path = self.state.layout().events(&header.group);
+        let _ = std::fs::rename(&path, path.with_extension("jsonl.1"));
+        let mut log = EventLog::with_limit(path, RECORD_BYTES);
+        log.append(header);
+        log
     }
 
     /// Forgets a group that is down and deleted.
@@ -300,13 +334,6 @@ impl Host {
         {
             self.deadlines.remove(&(at, group.clone()));
         }
-    }
-
-    /// True when no group runs or stops.
-    pub fn is_quiet(&self) -> bool {
-        use socialweb_core::Phase;
-        let down = |h: &Held| matches!(h.view.phase, Phase::Absent | Phase::Parked | Phase::Unavailable);
-        self.groups.values().all(down)
     }
 }
 

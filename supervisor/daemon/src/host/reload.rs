@@ -51,6 +51,9 @@ impl Host {
         for group in &loaded.declared.absent {
             self.plan_absent(group, dry_run, &mut plan);
         }
+        if !dry_run {
+            self.hold_undeclared(&loaded);
+        }
         plan.groups.sort_by(|a, b| a.group.cmp(&b.group));
         plan.applied = !dry_run;
         if !dry_run {
@@ -86,6 +89,8 @@ impl Host {
         next.state_dir = old.state_dir.clone();
         next.runtime_dir = old.runtime_dir.clone();
         next.log = old.log;
+        next.ports = old.ports.clone();
+        next.cgroup = old.cgroup.clone();
         next.record_events = old.record_events;
         self.binaries = config::Binaries::new(&next.binaries, &self.env, &self.paths.exe);
         self.config = next;
@@ -122,8 +127,7 @@ impl Host {
         } else {
             let mut record = self.record_of(group, cluster.account()).map_err(whole)?;
             let ports = self.leases.ensure(&mut record, &roles).map_err(|e| whole(chain(&e)))?;
-            let held = record.clone();
-            self.hold(record).record = held;
+            self.hold(record);
             ports
         };
         let context = Context::new(&self.config, group, &ports, &self.binaries, &self.paths.exe, &self.env);
@@ -189,14 +193,18 @@ impl Host {
         }
     }
 
-    /// Groups with a folder that nobody declares: shown as parked, their data kept.
-    pub fn hold_undeclared(&mut self) {
+    /// Groups with a folder that nobody declares: shown as parked, their data kept. One whose file is there and cannot be
+    /// used is declared all the same, though nobody knows as what: it is left alone (law L7).
+    fn hold_undeclared(&mut self, loaded: &Loaded) {
+        let broken: BTreeSet<&GroupName> =
+            loaded.declared.clusters.iter().filter_map(|c| c.as_ref().err()?.group.as_ref()).collect();
         let names = match self.state.layout().list_groups() {
             Ok(names) => names,
             Err(error) => return self.warn(None, format!("the groups' folder cannot be read: {error}")),
         };
         for name in names {
-            if self.groups.contains_key(&name) {
+            let named = loaded.declared.clusters.iter().any(|c| c.as_ref().is_ok_and(|c| c.name == name));
+            if named || broken.contains(&name) || self.groups.contains_key(&name) {
                 continue;
             }
             match self.record_of(&name, None) {

@@ -8,12 +8,10 @@ use crate::probe::Signalled;
 use crate::state::{Fsync, write_atomic};
 use socialweb_core::{ComponentSpec, Event, Launch, Probe, Role};
 use socialweb_sys::cgroup::Cgroup;
+use socialweb_sys::socket::clear_stale_socket;
 use socialweb_sys::spawn::{Command, ExecPipe, Output, Spawned};
-use std::io::ErrorKind;
 use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
-use std::path::Path;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::AbortHandle;
@@ -194,17 +192,8 @@ fn prepare(launch: &Launch) -> Result<(), String> {
         }
         write_atomic(&file.path, file.content.as_bytes(), file.mode, Fsync::No).map_err(|e| super::say::chain(&e))?;
     }
-    launch.stale_sockets.iter().try_for_each(|path| remove_stale(path))
-}
-
-/// A socket file that nobody listens on is left by a run that was killed; one that answers is somebody's.
-fn remove_stale(path: &Path) -> Result<(), String> {
-    match UnixStream::connect(path) {
-        Ok(_) => Err(format!("somebody listens on {}; stop that program first", path.display())),
-        Err(e) if e.kind() == ErrorKind::ConnectionRefused => std::fs::remove_file(path)
-            .map_err(|e| format!("cannot remove the stale socket {}: {e}; remove it by hand", path.display())),
-        Err(_) => Ok(()),
-    }
+    let stale = |path| clear_stale_socket(path).map_err(|e| super::say::chain(&e));
+    launch.stale_sockets.iter().try_for_each(|path| stale(path))
 }
 
 /// Waits until exec is decided, however long that takes, and tells the loop.
@@ -253,7 +242,9 @@ fn watch_notification(key: Key, read: OwnedFd, tx: UnboundedSender<Msg>) -> Abor
                     return;
                 }
                 Ok(Ok(0)) | Ok(Err(_)) => return,
-                Ok(Ok(_)) | Err(_) => {}
+                // One that writes without end and without a newline must not keep this thread.
+                Ok(Ok(_)) => tokio::task::yield_now().await,
+                Err(_would_block) => {}
             }
         }
     };

@@ -1,8 +1,12 @@
 //! What an earlier daemon left: found by cgroup and by marker, ended by the ladder, never adopted (law L4).
+//!
+//! One sweep per group at a time, and the host knows which are under way: a start joins the one that runs, a stop and a
+//! delete wait for it, and what it could not end is kept for the next one.
 
-use super::{Containment, Host, Msg};
+use super::{Again, Containment, Host, Msg};
 use socialweb_core::event::ReapedBy;
-use socialweb_core::{ComponentName, Event, GroupName, Reaped};
+use socialweb_core::receipt::{self, Receipt};
+use socialweb_core::{ComponentName, Event, GroupName, Phase, Reaped, Time, Why};
 use socialweb_sys::cgroup::Cgroup;
 use socialweb_sys::fallback;
 use socialweb_sys::process::{self, Proc};
@@ -15,6 +19,24 @@ const GRACE: Duration = Duration::from_secs(5);
 const KILL_WAIT: Duration = Duration::from_secs(10);
 /// These are not our children, so the kernel sends us nothing when they end.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// A sweep that nobody waits for and that could not end is tried again after this.
+const RETRY: Duration = Duration::from_secs(10);
+
+/// What a sweep saw.
+#[derive(Debug)]
+pub(crate) struct Swept {
+    found: Vec<Reaped>,
+    /// What does not end, for people, with the processes themselves.
+    stuck: Option<(String, Vec<Proc>)>,
+}
+
+/// What is to be done when a sweep has ended.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Then {
+    began: Time,
+    /// The group stops: its cgroup is to be removed.
+    remove_group: bool,
+}
 
 impl Host {
     /// Finds every process on this host that carries this state folder's marker. Once, at start: later all that runs of
@@ -29,7 +51,7 @@ impl Host {
         }
     }
 
-    /// Groups that have survivors or cgroups and are held by no machine: ended all the same.
+    /// Every group that has survivors and does not start now, declared or not: they are ended all the same.
     pub fn reap_forgotten(&mut self) {
         let mut names: Vec<GroupName> = self.orphans.keys().cloned().collect();
         if let Containment::Cgroups { tree, .. } = &self.containment {
@@ -39,16 +61,21 @@ impl Host {
         names.sort();
         names.dedup();
         for name in names {
-            if self.groups.get(&name).is_none_or(|h| h.machine.spec().is_none()) {
+            let down = |phase: Phase| matches!(phase, Phase::Absent | Phase::Parked | Phase::Unavailable);
+            if self.groups.get(&name).is_none_or(|h| down(h.view.phase)) {
                 self.reap_survivors(&name);
             }
         }
     }
 
+    /// Begins a sweep, or joins the one that is under way.
     pub(super) fn reap_survivors(&mut self, group: &GroupName) {
-        let cgroup = match &self.containment {
-            Containment::Cgroups { tree, .. } => Some(tree.child(group.as_str())).filter(Cgroup::exists),
-            Containment::Fallback => None,
+        if self.sweeping.contains_key(group) {
+            return;
+        }
+        let (cgroup, scan) = match &self.containment {
+            Containment::Cgroups { tree, .. } => (Some(tree.child(group.as_str())).filter(Cgroup::exists), false),
+            Containment::Fallback => (None, true),
         };
         let mut procs = self.orphans.remove(group).unwrap_or_default();
         let prefix = format!("{}/{group}/", self.paths.id);
@@ -56,25 +83,88 @@ impl Host {
         if cgroup.is_none() && procs.is_empty() {
             return self.later(group, Event::SurvivorsReaped { found: Vec::new() });
         }
-        let survivors = Survivors { group: group.clone(), prefix, cgroup, procs };
-        let tx = self.tx.clone();
+        self.sweeping.insert(group.clone(), Then { began: self.clock.now(), remove_group: false });
+        let survivors = Survivors { prefix, cgroup, scan, procs };
+        let (tx, group) = (self.tx.clone(), group.clone());
         tokio::spawn(async move {
-            let group = survivors.group.clone();
-            let event = survivors.end().await;
-            let _ = tx.send(Msg::Event(group, event));
+            let swept = survivors.end().await;
+            let _ = tx.send(Msg::Swept(group, swept));
         });
+    }
+
+    /// True when the removal of the group's cgroup has to wait for a sweep; it then follows by itself.
+    pub(super) fn waits_for_sweep(&mut self, group: &GroupName) -> bool {
+        self.sweeping.get_mut(group).map(|then| then.remove_group = true).is_some()
+    }
+
+    pub(super) fn swept(&mut self, group: &GroupName, swept: Swept) {
+        let then = self.sweeping.remove(group).unwrap_or_default();
+        let phase = self.groups.get(group).map(|h| h.view.phase);
+        if let Some((what, procs)) = swept.stuck {
+            self.orphans.entry(group.clone()).or_default().extend(procs);
+            return self.sweep_stuck(group, phase, what);
+        }
+        let wanted = phase == Some(Phase::Sweeping);
+        if !wanted && !swept.found.is_empty() {
+            // The machine did not ask, so the proof is written here.
+            let receipt = self.survivors_receipt(group, then, swept.found.clone());
+            self.keep_receipt(group, &receipt);
+        }
+        if wanted {
+            self.feed(group, Event::SurvivorsReaped { found: swept.found });
+        } else if then.remove_group {
+            self.remove_group(group, 0);
+        } else if self.groups.get(group).is_some_and(|h| h.delete) {
+            self.finish_delete(group);
+        }
+    }
+
+    fn sweep_stuck(&mut self, group: &GroupName, phase: Option<Phase>, what: String) {
+        match phase {
+            // The machine asks again by itself.
+            Some(Phase::Sweeping) => self.feed(group, Event::SurvivorsStuck { what }),
+            Some(Phase::Stopping) => self.feed(group, Event::GroupStuck { what }),
+            _ => {
+                self.warn(Some(group), what);
+                if !self.stopping {
+                    let (tx, group) = (self.tx.clone(), group.clone());
+                    tokio::spawn(async move {
+                        tokio::time::sleep(RETRY).await;
+                        let _ = tx.send(Msg::Again(Again::Sweep(group)));
+                    });
+                }
+            }
+        }
+    }
+
+    fn survivors_receipt(&self, group: &GroupName, then: Then, found: Vec<Reaped>) -> Receipt {
+        let ended = self.clock.now();
+        Receipt {
+            schema: receipt::SCHEMA,
+            group: group.clone(),
+            generation: self.groups.get(group).map_or(0, |h| h.view.generation),
+            why: Why::Survivors,
+            began: then.began,
+            ended,
+            elapsed_ms: u64::try_from(ended.since(then.began).as_millis()).unwrap_or(u64::MAX),
+            path_shut: false,
+            components: Vec::new(),
+            strays: found,
+            removed: true,
+        }
     }
 }
 
 struct Survivors {
-    group: GroupName,
     prefix: String,
     cgroup: Option<Cgroup>,
+    /// Without cgroups only a scan of /proc finds what is forked meanwhile.
+    scan: bool,
     procs: Vec<Proc>,
 }
 
 impl Survivors {
-    async fn end(mut self) -> Event {
+    async fn end(mut self) -> Swept {
         let mut found: Vec<Reaped> = Vec::new();
         self.look(&mut found);
         if let Some(cgroup) = &self.cgroup {
@@ -89,7 +179,13 @@ impl Survivors {
         for reaped in found.iter_mut().filter(|r| !after_term.contains(&r.pid)) {
             reaped.by = ReapedBy::Signal;
         }
+        self.kill(found).await
+    }
+
+    /// Kills until nothing is left, in the fallback until two looks in a row agree on that.
+    async fn kill(mut self, mut found: Vec<Reaped>) -> Swept {
         let deadline = tokio::time::Instant::now() + KILL_WAIT;
+        let mut clean = 0;
         loop {
             self.look(&mut found);
             if let Some(cgroup) = &self.cgroup {
@@ -98,18 +194,27 @@ impl Survivors {
             for proc in &self.procs {
                 let _ = proc.pidfd.send(nix::libc::SIGKILL);
             }
-            if self.is_gone() && self.cgroup.as_ref().is_none_or(|c| c.remove().is_ok()) {
-                return Event::SurvivorsReaped { found };
+            clean = if self.is_gone() { clean + 1 } else { 0 };
+            let enough = clean >= if self.scan { 2 } else { 1 };
+            if enough && self.cgroup.as_ref().is_none_or(|c| c.remove().is_ok()) {
+                return Swept { found, stuck: None };
             }
             if tokio::time::Instant::now() >= deadline {
-                return Event::SurvivorsStuck { what: self.stuck() };
+                return Swept { stuck: Some((self.stuck(), self.procs)), found };
             }
             tokio::time::sleep(LOOK_AGAIN).await;
         }
     }
 
-    /// Adds what is in the cgroup now to what is known.
+    /// Adds what is there now to what is known.
     fn look(&mut self, found: &mut Vec<Reaped>) {
+        self.procs.retain(|p| process::alive(p.pid, p.stat.start_time));
+        if self.scan {
+            let known = |p: &Proc| self.procs.iter().any(|k| k.pid == p.pid);
+            let scanned = process::find_marked(super::spawn::MARKER, &self.prefix).unwrap_or_default();
+            let new: Vec<Proc> = scanned.into_iter().filter(|p| !known(p)).collect();
+            self.procs.extend(new);
+        }
         for pid in self.cgroup.as_ref().and_then(|c| c.pids().ok()).unwrap_or_default() {
             if !self.procs.iter().any(|p| p.pid == pid) {
                 let marker =
@@ -125,7 +230,7 @@ impl Survivors {
                     pid: proc.pid,
                     start_time: proc.stat.start_time,
                     command: proc.stat.comm.clone(),
-                    by: ReapedBy::CgroupKill,
+                    by: if self.scan { ReapedBy::MarkerKill } else { ReapedBy::CgroupKill },
                 });
             }
         }
@@ -145,7 +250,8 @@ impl Survivors {
     }
 
     fn is_gone(&self) -> bool {
-        self.cgroup.as_ref().is_none_or(|c| !c.populated().unwrap_or(false)) && self.alive().is_empty()
+        // What cannot be read is not gone (law L14).
+        self.cgroup.as_ref().is_none_or(|c| !c.exists() || !c.populated().unwrap_or(true)) && self.alive().is_empty()
     }
 
     fn stuck(&self) -> String {

@@ -86,7 +86,8 @@ impl Host {
 
     /// Starts a probe's process on behalf of a prober.
     pub(super) fn start_probe(&mut self, ask: ExecAsk) {
-        let spawned = match self.births.contains_key(&ask.key) {
+        let asked = self.births.get(&ask.key).is_some_and(|live| live.probe.is_some() && live.emptying.is_none());
+        let spawned = match asked {
             true => self.spawn_probe(&ask.key, &ask.launch),
             false => Err("its run is over".into()),
         };
@@ -95,7 +96,10 @@ impl Host {
             self.pids.insert(s.pid, Owner::Probe(ask.key.clone(), tell));
             Started { pidfd: s.pidfd, exec: s.exec, ended }
         });
-        let _ = ask.started.send(started);
+        if let Err(Ok(unwanted)) = ask.started.send(started) {
+            // The prober gave up in the meantime; its program must not stay.
+            let _ = unwanted.pidfd.send(nix::libc::SIGKILL);
+        }
     }
 
     fn exec_prober(&self, key: &Key) -> Exec {

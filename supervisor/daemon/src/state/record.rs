@@ -32,9 +32,6 @@ pub struct GroupRecord {
     /// The account that owns the cluster.
     #[serde(default)]
     pub account: Option<String>,
-    /// Hash of the spec that last started, to tell a changed declaration.
-    #[serde(default)]
-    pub spec_hash: Option<String>,
 }
 
 impl Record for GroupRecord {
@@ -52,7 +49,6 @@ impl GroupRecord {
             generation: 0,
             desired: Desired::Up,
             account: None,
-            spec_hash: None,
         }
     }
 
