@@ -27,6 +27,7 @@ fn nasty_group(scene: &Scene, extra: &str) -> Daemon {
     let daemon = Daemon::started(&format!("{SUPERVISOR}{extra}"), &[("nasty", &nasty::config(scene))]);
     daemon.wait_phase("nasty", Phase::Ready);
     scene.wait_until_complete();
+    daemon.assert_eyes_are_open();
     daemon
 }
 

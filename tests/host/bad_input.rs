@@ -56,8 +56,6 @@ fn a_state_folder_in_memory_is_refused_unless_it_is_allowed() {
     }
     let dir = shm.join(format!("sw-{}", std::process::id()));
     let mut daemon = Daemon::new(SUPERVISOR, &[]);
-    let mut command = daemon.command();
-    command.arg("-state-dir").arg(&dir);
     let out = Command::new(PROGRAM)
         .args(["run", "-config"])
         .arg(daemon.dir.join("supervisor.toml"))
@@ -70,9 +68,11 @@ fn a_state_folder_in_memory_is_refused_unless_it_is_allowed() {
     let text = String::from_utf8_lossy(&out.stderr).into_owned();
     assert!(!out.status.success() && text.contains("tmpfs") && text.contains("allow-tmpfs"), "{text}");
     assert!(!dir.exists(), "a refusal leaves nothing behind");
-    daemon = daemon.with_flags(&["-allow-tmpfs"]);
+    daemon = daemon.with_state(&dir).with_flags(&["-allow-tmpfs"]);
     daemon.start();
+    assert_eq!(daemon.status().state_dir, dir.display().to_string());
     daemon.stop();
+    fs::remove_dir_all(dir).unwrap();
 }
 
 #[test]

@@ -98,6 +98,65 @@ fn an_operators_stop_outlives_the_daemon_and_a_start_ends_it() {
 }
 
 #[test]
+fn a_group_that_was_being_stopped_when_the_daemon_was_killed_is_ended_by_the_next_one() {
+    let stubborn = script("stubborn", "trap '' TERM; while :; do sleep 1; done", "").replace("\"1s\"", "\"10m\"");
+    let mut daemon = Daemon::started(SUPERVISOR, &[("stubborn", &stubborn), ("steady", STEADY)]);
+    let pid = daemon.wait_phase("stubborn", Phase::Ready).components[0].pid.unwrap();
+    daemon.ctl_ok(&["stop", "stubborn", "--no-wait"]);
+    daemon.wait_phase("stubborn", Phase::Stopping);
+    daemon.kill_9();
+    daemon.start();
+    assert_eq!(daemon.group("stubborn").phase, Phase::Parked, "the operator's stop still counts");
+    wait_for("the survivor is gone", || (!daemon.marked().iter().any(|(p, _)| *p == pid)).then_some(()));
+    wait_for("its end has a receipt", || {
+        let receipts = daemon.receipts("stubborn");
+        receipts.iter().any(|r| r.why.why == "survivors" && r.strays.iter().any(|s| s.pid == pid)).then_some(())
+    });
+    daemon.stop();
+    daemon.assert_nothing_left();
+}
+
+#[test]
+fn a_file_that_is_broken_at_the_start_is_no_absent_file() {
+    let mut daemon = Daemon::started(SUPERVISOR, &[("two", TWO), ("steady", STEADY)]);
+    daemon.wait_phase("two", Phase::Ready);
+    daemon.stop();
+    daemon.write_cluster("two", "this is no toml");
+    daemon.start();
+    daemon.wait_phase("steady", Phase::Ready);
+    assert_eq!(
+        daemon.ctl(&["delete", "two", "--yes"]).status.code(),
+        Some(1),
+        "it is declared, though nobody knows as what"
+    );
+    assert!(daemon.state().join("groups/two").is_dir());
+    daemon.write_cluster("two", TWO);
+    daemon.ctl_ok(&["reload"]);
+    daemon.wait_phase("two", Phase::Ready);
+    daemon.stop();
+}
+
+#[test]
+fn a_recorded_log_replays_also_after_another_start() {
+    let mut daemon = Daemon::started(&format!("record_events = true\n{SUPERVISOR}"), &[("two", TWO)]);
+    for _ in 0..2 {
+        daemon.wait_phase("two", Phase::Ready);
+        daemon.ctl_ok(&["reload"]);
+        daemon.stop();
+        let log = daemon.state().join("groups/two/events.jsonl");
+        let out = std::process::Command::new(crate::support::PROGRAM)
+            .args(["internal", "replay"])
+            .arg(&log)
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&out.stdout).into_owned();
+        assert!(out.status.success() && text.contains("Ready") && text.contains("Parked"), "{out:?}");
+        daemon.start();
+    }
+    daemon.stop();
+}
+
+#[test]
 fn tree_metrics_logs_events_and_receipt_say_what_is_true() {
     let mut daemon =
         Daemon::started(SUPERVISOR, &[("two", TWO), ("talk", &script("talk", "echo hello; sleep 100000 & wait", ""))]);
@@ -108,12 +167,17 @@ fn tree_metrics_logs_events_and_receipt_say_what_is_true() {
         let tree = daemon.ctl_ok(&["tree", "talk"]);
         (tree.contains("sh") && tree.contains("sleep")).then_some(())
     });
-    assert!(daemon.ctl_ok(&["metrics"]).contains("two"));
+    let metrics = daemon.ctl_ok(&["metrics"]);
+    assert!(metrics.contains("socialweb_group_ready{group=\"two\"} 1"), "{metrics}");
     assert!(daemon.ctl_ok(&["events", "two"]).contains("Ready"));
     daemon.ctl_ok(&["restart", "two/b"]);
     daemon.ctl_ok(&["stop", "two"]);
-    let receipt = daemon.ctl_ok(&["receipt", "two"]);
-    assert!(receipt.find(" b ").or(receipt.find("b")).is_some() && receipt.contains("a"), "{receipt}");
+    let receipt = daemon.ctl_ok(&["receipt", "two", "-o", "json"]);
+    let receipt: serde_json::Value = serde_json::from_str(&receipt).unwrap();
+    let latest = receipt.as_array().map_or(&receipt, |all| &all[0]);
+    let order: Vec<_> =
+        latest["components"].as_array().unwrap().iter().map(|c| c["component"].as_str().unwrap()).collect();
+    assert_eq!(order, ["b", "a"]);
     daemon.stop();
 }
 

@@ -133,51 +133,76 @@ fn a_hanging_component_is_found_by_its_liveness_probe() {
 
 #[test]
 fn each_kind_of_readiness_holds_when_the_program_says_so_and_not_before() {
+    // Each program waits for the file `go` in its folder before it does what makes it ready.
+    let gate = "while [ ! -e go ]; do sleep 0.05; done; ";
+    let socket = "exec python3 -c 'import socket,time; s=socket.socket(socket.AF_UNIX); s.bind(\"probe.sock\"); s.listen(); time.sleep(100000)'";
+    let server = "exec python3 -m http.server --bind 127.0.0.1 {port.web}";
+    let notify = "exec python3 -c 'import socket,os,time; s=socket.socket(socket.AF_UNIX,socket.SOCK_DGRAM); s.sendto(b\"READY=1\",os.environ[\"NOTIFY_SOCKET\"]); time.sleep(100000)'";
     let kinds = [
-        ("log-line", "echo almost; sleep 0.2; echo now-ready; exec sleep 100000", "contains = \"now-ready\""),
-        ("notification-fd", "sleep 0.2; echo >&3; exec 3>&-; exec sleep 100000", "fd = 3"),
-        (
-            "unix",
-            "sleep 0.2; exec python3 -c 'import socket,time; s=socket.socket(socket.AF_UNIX); s.bind(\"probe.sock\"); s.listen(); time.sleep(100000)'",
-            "path = \"{dir}/c/probe.sock\", interval = \"50ms\"",
-        ),
-        (
-            "tcp",
-            "sleep 0.2; exec python3 -m http.server --bind 127.0.0.1 {port.web}",
-            "address = \"127.0.0.1:{port.web}\", interval = \"50ms\"",
-        ),
-        (
-            "http",
-            "sleep 0.2; exec python3 -m http.server --bind 127.0.0.1 {port.web}",
-            "url = \"http://127.0.0.1:{port.web}/\", interval = \"50ms\"",
-        ),
-        (
-            "notify",
-            "sleep 0.2; exec python3 -c 'import socket,os,time; s=socket.socket(socket.AF_UNIX,socket.SOCK_DGRAM); s.sendto(b\"READY=1\",os.environ[\"NOTIFY_SOCKET\"]); time.sleep(100000)'",
-            "",
-        ),
-        (
-            "exec",
-            "sleep 0.2; touch here; exec sleep 100000",
-            "argv = [\"test\", \"-e\", \"{dir}/c/here\"], interval = \"50ms\"",
-        ),
-        ("running", "exec sleep 100000", ""),
+        ("log-line", "echo now-ready; exec sleep 100000", "contains = \"now-ready\""),
+        ("notification-fd", "echo >&3; exec 3>&-; exec sleep 100000", "fd = 3"),
+        ("unix", socket, "path = \"{dir}/c/probe.sock\", interval = \"50ms\""),
+        ("tcp", server, "address = \"127.0.0.1:{port.web}\", interval = \"50ms\""),
+        ("http", server, "url = \"http://127.0.0.1:{port.web}/\", interval = \"50ms\""),
+        ("notify", notify, ""),
+        ("exec", "touch here; exec sleep 100000", "argv = [\"test\", \"-e\", \"{dir}/c/here\"], interval = \"50ms\""),
     ];
-    let texts: Vec<(String, String)> = kinds
-        .iter()
-        .map(|(kind, text, keys)| {
-            let comma = if keys.is_empty() { "" } else { ", " };
-            let more = format!("ports = [\"web\"]\nreadiness = {{ kind = \"{kind}\"{comma}{keys} }}");
-            (format!("k-{kind}"), script("c", text, &more))
-        })
-        .collect();
+    let text = |(kind, text, keys): &(&str, &str, &str)| {
+        let comma = if keys.is_empty() { "" } else { ", " };
+        let more = format!("ports = [\"web\"]\nreadiness = {{ kind = \"{kind}\"{comma}{keys} }}");
+        (format!("k-{kind}"), script("c", &format!("{gate}{text}"), &more))
+    };
+    let texts: Vec<(String, String)> = kinds.iter().map(text).collect();
     let clusters: Vec<(&str, &str)> = texts.iter().map(|(n, t)| (n.as_str(), t.as_str())).collect();
-    let mut daemon = Daemon::started(SUPERVISOR, &clusters);
+    // All of them start at once and wait.
+    let supervisor = format!("{SUPERVISOR}[budgets]\nmax_concurrent_starts = \"off\"\n");
+    let mut daemon = Daemon::started(&supervisor, &clusters);
     for (name, _) in &clusters {
+        wait_for("the program runs", || daemon.group(name).components.first()?.pid);
+        let component = &daemon.group(name).components[0];
+        assert_eq!(component.state, "Starting", "{name} has said nothing yet: {component:?}");
+    }
+    for (name, _) in &clusters {
+        std::fs::write(daemon.state().join(format!("groups/{name}/c/go")), "").unwrap();
         daemon.wait_phase(name, Phase::Ready);
     }
     daemon.stop();
     daemon.assert_nothing_left();
+}
+
+#[test]
+fn a_flood_of_notify_datagrams_keeps_nobody_from_stopping() {
+    let flood = "exec python3 -c 'import socket,os\ns=socket.socket(socket.AF_UNIX,socket.SOCK_DGRAM)\nwhile True: s.sendto(b\"READY=1\",os.environ[\"NOTIFY_SOCKET\"])'";
+    let (daemon, steady) = beside(&script("loud", flood, "readiness = { kind = \"notify\" }"));
+    daemon.wait_phase("troubled", Phase::Ready);
+    daemon.ctl_ok(&["restart", "troubled"]);
+    end(daemon, steady);
+}
+
+#[test]
+fn who_leaves_its_group_without_a_trace_ends_with_the_daemon() {
+    let Some(root) = crate::support::cgroup2_mount() else {
+        return crate::support::skip("who_leaves_its_group", "cgroup2: there is none to hide in");
+    };
+    let mark = format!("sw-trace-{}", std::process::id());
+    let hide = format!(
+        "(setsid env -i PATH=/usr/bin:/bin sh -c 'trap \"\" TERM; echo $$ > {}/cgroup.procs; while :; do sleep 1; done' {mark} &) ; exec sleep 100000",
+        root.display()
+    );
+    let mut daemon = Daemon::started(SUPERVISOR, &[("hiding", &script("hide", &hide, ""))]);
+    daemon.wait_phase("hiding", Phase::Ready);
+    let hidden = wait_for("it hides", || {
+        find(&mark).into_iter().find(|pid| socialweb_sys::process::environ_value(*pid, "SOCIALWEB_BIRTH").is_none())
+    });
+    daemon.stop();
+    assert!(!find(&mark).contains(&hidden), "{}", daemon.log());
+}
+
+/// Processes with this word in their command line.
+fn find(word: &str) -> Vec<u32> {
+    let line = |pid: &u32| std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let has = |pid: &u32| line(pid).split(|b| *b == 0).any(|part| part == word.as_bytes());
+    socialweb_sys::process::scan().unwrap().filter(has).collect()
 }
 
 #[test]

@@ -27,6 +27,7 @@ pub struct Daemon {
     env: Vec<(String, String)>,
     read_only_cgroups: bool,
     delegated: Option<PathBuf>,
+    elsewhere: Option<PathBuf>,
 }
 
 static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -50,6 +51,7 @@ impl Daemon {
             env: Vec::new(),
             read_only_cgroups: false,
             delegated: None,
+            elsewhere: None,
         };
         for (name, text) in clusters {
             daemon.write_cluster(name, text);
@@ -99,8 +101,14 @@ impl Daemon {
         fs::remove_file(self.dir.join("clusters.d").join(format!("{name}.toml"))).unwrap();
     }
 
+    /// Another state folder.
+    pub fn with_state(mut self, dir: &Path) -> Daemon {
+        self.elsewhere = Some(dir.to_owned());
+        self
+    }
+
     pub fn state(&self) -> PathBuf {
-        self.dir.join("state")
+        self.elsewhere.clone().unwrap_or_else(|| self.dir.join("state"))
     }
 
     pub fn log(&self) -> String {
@@ -135,6 +143,14 @@ impl Daemon {
         command.envs(self.env.iter().map(|(k, v)| (k, v)));
         command.stdin(Stdio::null());
         command
+    }
+
+    /// The same eyes that see nothing in the end must see something while it runs, or they are blind.
+    pub fn assert_eyes_are_open(&self) {
+        assert!(!self.marked().is_empty(), "no marked process is seen");
+        if cgroup2_mount().is_some() && !self.read_only_cgroups {
+            assert_eq!(self.cgroups().len(), 1, "the daemon's subtree is seen");
+        }
     }
 
     /// Starts it and waits until it answers.
@@ -228,7 +244,11 @@ impl Daemon {
         let folder = self.state().join("groups").join(group).join("receipts");
         let mut files: Vec<_> =
             fs::read_dir(folder).map(|d| d.flatten().map(|e| e.path()).collect()).unwrap_or_default();
-        files.sort();
+        // <generation>-<n>.json, and n counts on for ever.
+        files.sort_by_key(|f| {
+            let stem = f.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            stem.rsplit('-').next().and_then(|n| n.parse::<u64>().ok())
+        });
         files.iter().filter_map(|f| serde_json::from_slice(&fs::read(f).ok()?).ok()).collect()
     }
 
