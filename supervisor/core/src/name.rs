@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::sync::Arc;
 
 /// Longest group or component name, in bytes. A group's name becomes a directory of a unix socket path (limit 107) and
 /// a prefix of node names (limit 63), so it is well below both.
@@ -45,19 +46,20 @@ fn check_label(name: &str) -> Result<(), NameError> {
     Ok(())
 }
 
+// Shared text: a name is copied into every key, view and event, and a host has thousands of them.
 macro_rules! label {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         #[serde(try_from = "String", into = "String")]
-        pub struct $name(String);
+        pub struct $name(Arc<str>);
 
         impl $name {
             /// Parses a DNS label of at most [`MAX_NAME`] bytes.
             pub fn new(name: impl Into<String>) -> Result<Self, NameError> {
                 let name = name.into();
                 check_label(&name)?;
-                Ok(Self(name))
+                Ok(Self(name.into()))
             }
 
             /// The name as text.
@@ -82,7 +84,7 @@ macro_rules! label {
 
         impl From<$name> for String {
             fn from(name: $name) -> String {
-                name.0
+                name.0.to_string()
             }
         }
 

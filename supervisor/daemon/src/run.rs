@@ -17,8 +17,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use tokio::sync::{broadcast, mpsc, oneshot};
 
-/// Event lines kept in memory for `ctl events`, over all groups: a start of a tenant makes about 30.
-const RING: usize = 2000;
+/// Event lines kept in memory for `ctl events`, over all groups: a start of a tenant makes about 20.
+const RING: usize = 1000;
 /// Event lines that a slow follower may lag behind.
 const FOLLOW: usize = 1024;
 

@@ -164,7 +164,8 @@ impl Host {
     }
 
     fn known(&self, group: &GroupName) -> Result<&Held, wire::ApiError> {
-        self.groups.get(group).ok_or_else(|| wire::ApiError::no_group(group.as_str()))
+        let held = self.groups.get(group).map(Box::as_ref);
+        held.ok_or_else(|| wire::ApiError::no_group(group.as_str()))
     }
 
     fn must_run(&self, group: &GroupName) -> Result<(), wire::ApiError> {

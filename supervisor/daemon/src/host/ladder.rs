@@ -117,16 +117,14 @@ impl Host {
                 self.emptying.remove(&key);
                 continue;
             };
-            match cgroup {
-                Some(cgroup) if cgroup.populated().unwrap_or(true) => {
-                    // Something may have been started or moved into it since.
-                    if emptying.kill {
-                        let _ = cgroup.kill();
-                    }
-                }
-                Some(_) => vacant.push((key, emptying)),
-                None if self.fallback_is_empty(&key, emptying) => self.emptied(&key, emptying),
-                None => {}
+            let populated = cgroup.as_ref().map(|c| c.populated().unwrap_or(true));
+            match (cgroup, populated) {
+                // Something may have been started or moved into it since it was killed.
+                (Some(cgroup), Some(true)) if emptying.kill => drop(cgroup.kill()),
+                (Some(_), Some(true)) => {}
+                (Some(_), _) => vacant.push((key, emptying)),
+                (None, _) if self.fallback_is_empty(&key, emptying) => self.emptied(&key, emptying),
+                (None, _) => {}
             }
         }
         if vacant.is_empty() {

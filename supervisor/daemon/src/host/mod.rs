@@ -146,8 +146,9 @@ pub(crate) struct Host {
     pub paths: Paths,
     pub support: Support,
     pub containment: Containment,
-    pub groups: BTreeMap<GroupName, Held>,
-    pub births: HashMap<Key, Live>,
+    /// Boxed, as the births are: the maps keep room for more than they hold.
+    pub groups: BTreeMap<GroupName, Box<Held>>,
+    pub births: HashMap<Key, Box<Live>>,
     pub pids: HashMap<u32, Owner>,
     /// Runs of which somebody waits for the last process.
     pub emptying: BTreeSet<Key>,
@@ -315,7 +316,7 @@ impl Host {
             delete: false,
             strays: Vec::new(),
         };
-        self.groups.insert(name, held);
+        self.groups.insert(name, Box::new(held));
     }
 
     /// A log of its own for each life of a machine: only so does it replay.

@@ -84,7 +84,7 @@ impl Host {
             tasks,
             pipe,
         };
-        self.births.insert(key.clone(), live);
+        self.births.insert(key.clone(), Box::new(live));
         Ok(())
     }
 
