@@ -118,7 +118,7 @@ fn without_cgroups_the_same_order_holds() {
 fn an_account_without_root_in_a_delegated_subtree_does_the_same() {
     let scene = Scene::new("nobody");
     scene.open_to_all();
-    let Some(mut daemon) = Daemon::new(SUPERVISOR, &[("nasty", &nasty::config(&scene))]).as_nobody() else {
+    let Some(mut daemon) = Daemon::new(SUPERVISOR, &[("nasty", &nasty::config(&scene))]).run_as_nobody() else {
         return skip("an_account_without_root", "root and a writable cgroup2, to hand a subtree over");
     };
     daemon.start();

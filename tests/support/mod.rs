@@ -73,7 +73,7 @@ impl Daemon {
 
     /// As the account nobody, in a cgroup subtree that is handed over to it, as a user manager does with Delegate=yes.
     /// None unless this is root with a writable cgroup2.
-    pub fn as_nobody(mut self) -> Option<Daemon> {
+    pub fn run_as_nobody(mut self) -> Option<Daemon> {
         use std::os::unix::fs::chown;
         let subtree = cgroup2_mount()?.join(format!("sw-nobody-{}", std::process::id()));
         fs::create_dir(&subtree).ok()?;

@@ -79,10 +79,11 @@ impl Goal {
             self.was_down = true;
             return Verdict::Waiting(format!("{name} is {}{}", component.state, because(&component.detail)));
         }
-        if self.was_down || component.birth > self.accepted.birth {
+        let again = component.birth > self.accepted.birth || component.restarts > self.accepted.restarts;
+        if self.was_down || again {
             Verdict::Done
         } else {
-            Verdict::Waiting(format!("{name} still runs as before"))
+            Verdict::Waiting(format!("{name} is {} as before", component.state))
         }
     }
 }

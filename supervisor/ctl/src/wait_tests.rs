@@ -10,6 +10,7 @@ fn accepted(operation: Operation) -> Accepted {
         component,
         generation: 3,
         birth: Some(5),
+        restarts: 0,
         phase: None,
         note: String::new(),
     }

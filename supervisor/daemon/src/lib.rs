@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 pub mod admin;
+mod chain;
 pub mod config;
 mod fd;
 mod host;

@@ -192,13 +192,13 @@ impl Host {
         if old.file_name() == path.file_name() && old.is_dir() {
             let old = Cgroup::at(old);
             if let Err(error) = old.kill() {
-                self.warn(None, say::chain(&error));
+                self.warn(None, crate::chain::chain(&error));
             }
             self.old_tree = Some(old);
         }
         let text = path.display().to_string();
         if let Err(error) = write_atomic(&file, text.as_bytes(), 0o600, Fsync::No) {
-            self.warn(None, say::chain(&error));
+            self.warn(None, crate::chain::chain(&error));
         }
     }
 }

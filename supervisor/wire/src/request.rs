@@ -81,6 +81,9 @@ pub struct Accepted {
     pub generation: u64,
     /// The component's run before the change. A component restart is done when a later one is up.
     pub birth: Option<u64>,
+    /// Its restarts before the change: a one-shot may have run again before anybody looks.
+    #[serde(default)]
+    pub restarts: u64,
     /// The group's phase when the change was taken on. Sweeping or Starting: the start is under way in this generation.
     pub phase: Option<Phase>,
     /// One sentence, such as "it was running already"; may be empty.

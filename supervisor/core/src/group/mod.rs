@@ -353,6 +353,7 @@ impl Group {
         let Some(c) = self.components.get_mut(name) else { return };
         clear_waits(c, now, out);
         if matches!(c.state, State::Done) {
+            c.restarts += 1;
             c.enter(State::Idle, now);
         }
         cycle_component(c, now);

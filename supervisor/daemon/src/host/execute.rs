@@ -45,7 +45,9 @@ impl Host {
 
     fn make_group(&mut self, group: &GroupName) {
         let made = match &self.containment {
-            Containment::Cgroups { tree, .. } => tree.child(group.as_str()).create().map_err(|e| super::say::chain(&e)),
+            Containment::Cgroups { tree, .. } => {
+                tree.child(group.as_str()).create().map_err(|e| crate::chain::chain(&e))
+            }
             Containment::Fallback => Ok(()),
         };
         let runtime = self.paths.runtime.join(group.as_str());
@@ -64,7 +66,7 @@ impl Host {
             held.record.generation = view.generation;
             // A lost number costs nothing but a name of a receipt, so a start does not wait for the disk.
             let saved = held.record.save(self.state.layout(), Fsync::No);
-            unsaved = saved.err().map(|e| super::say::chain(&e));
+            unsaved = saved.err().map(|e| crate::chain::chain(&e));
         }
         if view.phase == Phase::Ready
             && before.phase != Phase::Ready
@@ -89,7 +91,7 @@ impl Host {
         }
         let folder = self.state.layout().receipts(group);
         if let Err(error) = crate::state::Receipts::new(folder).save(&receipt) {
-            self.warn(Some(group), format!("the receipt is not kept: {}", super::say::chain(&error)));
+            self.warn(Some(group), format!("the receipt is not kept: {}", crate::chain::chain(&error)));
         }
         self.say_receipt(group, &receipt);
     }

@@ -22,7 +22,7 @@ impl Host {
         if let Some(cgroup) = &live.cgroup
             && let Err(error) = cgroup.thaw()
         {
-            let text = format!("cannot thaw {}: {}", key.component, super::say::chain(&error));
+            let text = format!("cannot thaw {}: {}", key.component, crate::chain::chain(&error));
             self.warn(Some(&key.group), text);
         }
         let Some(live) = self.births.get(key) else { return };
@@ -69,7 +69,7 @@ impl Host {
                 if let Err(error) = cgroup.kill() {
                     self.warn(
                         Some(&key.group),
-                        format!("cannot kill {}: {}", key.component, super::say::chain(&error)),
+                        format!("cannot kill {}: {}", key.component, crate::chain::chain(&error)),
                     );
                 }
             }
@@ -194,7 +194,7 @@ impl Host {
             }
             Err(e) if e.is_busy() && tries < REMOVE_TRIES => self.again(Again::RemoveRun(key.clone(), tries + 1)),
             // Core asks again; until then this says why it waits.
-            Err(e) => self.warn(Some(&key.group), super::say::chain(&e)),
+            Err(e) => self.warn(Some(&key.group), crate::chain::chain(&e)),
         }
     }
 
@@ -219,7 +219,7 @@ impl Host {
                 }
                 return self.again(Again::RemoveGroup(group.clone(), tries + 1));
             }
-            Err(e) => Event::GroupStuck { what: super::say::chain(&e) },
+            Err(e) => Event::GroupStuck { what: crate::chain::chain(&e) },
         };
         self.later(group, event);
     }

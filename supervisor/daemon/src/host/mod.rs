@@ -13,7 +13,7 @@
 //! - [`sweep`] - survivors of an earlier daemon.
 //! - [`watch`] - readiness, liveness, progress, notify datagrams.
 //! - [`reload`] - sources become declarations.
-//! - [`answer`] - what people ask through the admin socket.
+//! - [`answer`] - what people ask through the admin socket; [`status`] and [`feeds`] - what they are told.
 //! - [`shutdown`] - the way out.
 //! - [`say`] - events and status for people, journal and systemd.
 
@@ -21,12 +21,14 @@ pub(crate) mod answer;
 pub(crate) mod drive;
 pub(crate) mod execute;
 pub(crate) mod exits;
+pub(crate) mod feeds;
 pub(crate) mod ladder;
 pub(crate) mod live;
 pub(crate) mod reload;
 pub(crate) mod say;
 pub(crate) mod shutdown;
 pub(crate) mod spawn;
+pub(crate) mod status;
 pub(crate) mod sweep;
 pub(crate) mod watch;
 

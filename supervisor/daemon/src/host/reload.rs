@@ -2,13 +2,14 @@
 //! cannot be read changes nothing (law L7).
 
 use super::Host;
-use super::say::chain;
+use crate::chain::chain;
 use crate::config::{self, ClusterConfig, Context, Expanded, Finding, Inputs, Loaded, SourceState};
 use crate::state::{Desired, GroupRecord, Loaded as Record, PortRole};
 use socialweb_core::plan::{self, Effect};
 use socialweb_core::{Event, GroupName, GroupSpec, Why};
 use socialweb_wire as wire;
 use std::collections::BTreeSet;
+use std::path::Path;
 
 impl Host {
     /// Reads everything again and applies it; what is wrong is said and kept for status.
@@ -57,9 +58,16 @@ impl Host {
         plan.groups.sort_by(|a, b| a.group.cmp(&b.group));
         plan.applied = !dry_run;
         if !dry_run {
-            self.source_problems = plan.problems.iter().map(ToString::to_string).collect();
+            self.keep_problems(&plan);
         }
         plan
+    }
+
+    /// What status goes on showing. That a group is no longer declared is told by the group itself, as long as it is so.
+    fn keep_problems(&mut self, plan: &wire::ReloadPlan) {
+        let lasting =
+            |p: &&wire::Problem| p.severity == wire::Severity::Error || Path::new(&p.file) == self.paths.config;
+        self.source_problems = plan.problems.iter().filter(lasting).map(ToString::to_string).collect();
     }
 
     fn load(&self) -> Result<Loaded, config::ConfigError> {
@@ -119,6 +127,7 @@ impl Host {
         let roles: Vec<PortRole> = config::port_roles(cluster).into_iter().map(lease_role).collect();
         let whole = |message: String| vec![problem(&Finding::error(cluster.source.path(), None, message))];
         let ports = if dry_run {
+            self.groups.get(group).map_or(Ok(()), |held| same_account(&held.record, cluster))?;
             let mut ports = self.leases.of(group);
             for (n, role) in (1u16..).zip(role_names(&roles)) {
                 ports.entry(role).or_insert(n);
@@ -126,6 +135,7 @@ impl Host {
             ports
         } else {
             let mut record = self.record_of(group, cluster.account()).map_err(whole)?;
+            same_account(&record, cluster)?;
             let ports = self.leases.ensure(&mut record, &roles).map_err(|e| whole(chain(&e)))?;
             self.hold(record);
             ports
@@ -215,6 +225,20 @@ impl Host {
                 Err(why) => self.warn(Some(&name), why),
             }
         }
+    }
+}
+
+/// A cluster's account is in the issuer of its tokens; another one would make every token and audience worthless.
+fn same_account(record: &GroupRecord, cluster: &ClusterConfig) -> Result<(), Vec<wire::Problem>> {
+    match (&record.account, cluster.account()) {
+        (Some(was), Some(is)) if was != is => {
+            let text = format!(
+                "the account changed from {was:?} to {is:?}, and with it the issuer of every token of the cluster; \
+                 put it back, or delete the cluster first"
+            );
+            Err(vec![problem(&cluster.source.error(&["account".into()], text))])
+        }
+        _ => Ok(()),
     }
 }
 

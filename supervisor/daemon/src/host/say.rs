@@ -4,23 +4,8 @@ use super::Host;
 use crate::manager::Manager;
 use socialweb_core::{Event, GroupName, GroupView, Phase, Receipt};
 use socialweb_wire::{EventLine, Level};
-use std::error::Error;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
-
-/// An error with its causes, each once, in one line.
-pub(crate) fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        let more = next.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
-        }
-        cause = next.source();
-    }
-    text
-}
 
 /// Milliseconds since 1970, for people only.
 pub(crate) fn unix_ms() -> u64 {
@@ -95,7 +80,9 @@ impl Host {
         let Some(view) = self.groups.get(group).map(|h| h.view.clone()) else { return };
         for c in &view.components {
             let old = before.components.iter().find(|o| o.name == c.name);
-            let loud = matches!(c.state.as_str(), "Wedged" | "Failed" | "Backoff");
+            // The wait for the restart budget is over at once on a quiet host.
+            let waits = c.state == "Backoff" && !c.detail.starts_with("waiting for the host-wide");
+            let loud = waits || matches!(c.state.as_str(), "Wedged" | "Failed");
             if loud && old.is_none_or(|o| o.state != c.state) {
                 let level = if c.state == "Backoff" { Level::Warning } else { Level::Error };
                 let text = format!("{}: {}", c.state, c.detail);

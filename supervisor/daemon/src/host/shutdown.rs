@@ -1,6 +1,6 @@
 //! The way out: every group down in its order, then nothing of ours left.
 
-use super::{Containment, Host, say};
+use super::{Containment, Host};
 use socialweb_core::{Event, Phase, Why};
 use socialweb_sys::cgroup::{Support, release_controllers};
 use socialweb_sys::{fallback, reap};
@@ -62,7 +62,7 @@ impl Host {
         if let Containment::Cgroups { tree, .. } = &self.containment {
             for top in self.old_tree.iter().chain([tree.top()]) {
                 if let Err(error) = top.remove() {
-                    tracing::warn!("the cgroup subtree stays: {}", say::chain(&error));
+                    tracing::warn!("the cgroup subtree stays: {}", crate::chain::chain(&error));
                 }
             }
         }

@@ -43,7 +43,7 @@ impl Host {
         let watch = main.then(|| log_watch(spec, &ready, &beat)).flatten();
         let source = Source { group: key.group.clone(), component: key.component.clone() };
         let folder = self.state.layout().logs(&key.group);
-        let (output, pipe) = self.logs.attach(source, key.birth, folder, watch).map_err(|e| super::say::chain(&e))?;
+        let (output, pipe) = self.logs.attach(source, key.birth, folder, watch).map_err(|e| crate::chain::chain(&e))?;
         let mut command = self.command(key, launch);
         command.output = Output::Merged(output);
         let wants_notify = main && wants_notify(spec);
@@ -58,7 +58,7 @@ impl Host {
             Ok(spawned) => spawned,
             Err(error) => {
                 self.logs.finish(pipe);
-                return Err(super::say::chain(&error));
+                return Err(crate::chain::chain(&error));
             }
         };
         let exec = watch_exec(key.clone(), spawned.exec, self.tx.clone());
@@ -92,7 +92,7 @@ impl Host {
     pub(super) fn spawn_probe(&mut self, key: &Key, launch: &Launch) -> Result<Spawned, String> {
         let cgroup = self.births.get(key).and_then(|live| live.cgroup.clone());
         prepare(launch)?;
-        self.command(key, launch).spawn(cgroup.as_ref()).map_err(|e| super::say::chain(&e))
+        self.command(key, launch).spawn(cgroup.as_ref()).map_err(|e| crate::chain::chain(&e))
     }
 
     fn command(&self, key: &Key, launch: &Launch) -> Command {
@@ -107,7 +107,7 @@ impl Host {
 
     fn make_run_cgroup(&self, key: &Key) -> Result<Option<Cgroup>, String> {
         let Some(cgroup) = self.run_cgroup(key) else { return Ok(None) };
-        cgroup.create().map_err(|e| super::say::chain(&e))?;
+        cgroup.create().map_err(|e| crate::chain::chain(&e))?;
         Ok(Some(cgroup))
     }
 
@@ -190,9 +190,9 @@ fn prepare(launch: &Launch) -> Result<(), String> {
         if std::fs::read(&file.path).is_ok_and(|now| now == file.content.as_bytes()) {
             continue;
         }
-        write_atomic(&file.path, file.content.as_bytes(), file.mode, Fsync::No).map_err(|e| super::say::chain(&e))?;
+        write_atomic(&file.path, file.content.as_bytes(), file.mode, Fsync::No).map_err(|e| crate::chain::chain(&e))?;
     }
-    let stale = |path| clear_stale_socket(path).map_err(|e| super::say::chain(&e));
+    let stale = |path| clear_stale_socket(path).map_err(|e| crate::chain::chain(&e));
     launch.stale_sockets.iter().try_for_each(|path| stale(path))
 }
 
@@ -215,7 +215,7 @@ async fn read_exec(pipe: &AsyncFd<ExecPipe>) -> Result<(), String> {
     loop {
         let mut ready = pipe.readable().await.map_err(|e| format!("cannot watch its exec: {e}"))?;
         match ready.try_io(|pipe| pipe.get_ref().read_result()) {
-            Ok(Ok(result)) => return result.map_err(|e| super::say::chain(&e)),
+            Ok(Ok(result)) => return result.map_err(|e| crate::chain::chain(&e)),
             Ok(Err(e)) => return Err(format!("cannot read how its exec went: {e}")),
             Err(_would_block) => {}
         }

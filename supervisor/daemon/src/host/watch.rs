@@ -168,6 +168,6 @@ async fn progress(key: Key, cgroup: Option<Cgroup>, pid: u32, tx: UnboundedSende
 fn work(cgroup: Option<&Cgroup>, pid: u32) -> (u64, u64) {
     match cgroup.and_then(|c| c.counters().ok()) {
         Some(counters) => (counters.cpu_usec, counters.io_bytes.unwrap_or(0)),
-        None => (super::answer::cpu_usec(pid).unwrap_or(0), 0),
+        None => (super::status::cpu_usec(pid).unwrap_or(0), 0),
     }
 }

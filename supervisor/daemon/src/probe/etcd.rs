@@ -2,7 +2,8 @@
 //!
 //! The two messages are written out by hand: this one call does not pay for generated code.
 
-use super::{chain, connect_unix, tls};
+use super::{connect_unix, tls};
+use crate::chain::chain;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use socialweb_core::spec::TlsFiles;

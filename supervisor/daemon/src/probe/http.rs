@@ -1,7 +1,7 @@
 //! GET by http or https.
 
-use super::chain;
 use super::tls::{self, Stamp};
+use crate::chain::chain;
 use socialweb_core::spec::TlsFiles;
 
 /// A client that is built at its first use and again when the certificate files change.

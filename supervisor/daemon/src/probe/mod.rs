@@ -22,7 +22,6 @@ mod tests;
 pub use signal::Signalled;
 
 use socialweb_core::{ExitStatus, Launch, Probe};
-use std::error::Error;
 use std::fmt;
 use std::future::Future;
 use std::path::Path;
@@ -200,19 +199,4 @@ async fn run_program(exec: &Exec, launch: &Launch) -> Result<(), String> {
         Ok(status) => Err(format!("the program {} ended with {status}", program(launch))),
         Err(why) => Err(format!("the program {} did not start: {why}", program(launch))),
     }
-}
-
-/// An error with its causes, each once, on one line.
-fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        let next_text = next.to_string();
-        // Some libraries repeat their cause in their own words.
-        if !text.contains(&next_text) {
-            text = format!("{text}: {next_text}");
-        }
-        cause = next.source();
-    }
-    text
 }

@@ -86,12 +86,19 @@ pub fn keep() -> Result<()> {
 pub fn down() -> Result<()> {
     let repo = Repo::find()?;
     let demo = Demo::new(&repo);
-    let Some(record) = Record::read(&repo).filter(Record::alive) else {
-        if demo.status().is_some() {
-            bail!("the demo runs in another terminal; Ctrl-C there takes it down");
+    let record = match (Record::read(&repo).filter(Record::alive), demo.status()) {
+        (Some(keeper), _) => keeper,
+        (None, None) => {
+            println!("nothing runs");
+            return Ok(());
         }
-        println!("nothing runs");
-        return Ok(());
+        (None, Some(status)) if has_keeper(status.pid) => {
+            bail!("the demo runs in another terminal; Ctrl-C there takes it down")
+        }
+        (None, Some(status)) => {
+            println!("    who started the daemon is gone; it is asked itself");
+            Record::of(status.pid)?
+        }
     };
     println!("==> stopping, in reverse order");
     let (began, limit) = (SystemTime::now(), Instant::now() + STOP_LIMIT);
@@ -108,6 +115,16 @@ pub fn down() -> Result<()> {
     }
     let _gone = fs::remove_file(Record::path(&repo));
     print_receipt(&demo, began)
+}
+
+/// True while the daemon's parent is one of us.
+fn has_keeper(daemon: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{daemon}/stat")).unwrap_or_default();
+    let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse::<u32>().ok());
+    let own = std::env::current_exe().ok();
+    parent
+        .and_then(|pid| fs::read_link(format!("/proc/{pid}/exe")).ok())
+        .is_some_and(|exe| exe.file_name() == own.as_ref().and_then(|own| own.file_name()))
 }
 
 /// Which process the keeper is: a pid alone may be somebody else's by now.

@@ -45,7 +45,7 @@ fn prepare(install: Install) -> Result<Demo> {
     let server = Server::choose(None);
     let demo = Demo::new(&repo);
     if demo.status().is_some() {
-        bail!("the demo is up already; `cargo x down` takes down a detached one, Ctrl-C the other");
+        bail!("the demo is up already; `cargo x down` takes it down, or says where it runs");
     }
     setup::ensure(&repo, install, &server, || {
         let mut cargo = Command::new("cargo");

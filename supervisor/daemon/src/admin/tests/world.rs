@@ -229,6 +229,7 @@ impl World {
             component: component.map(ToString::to_string),
             generation: status.map_or(0, |s| s.generation),
             birth: None,
+            restarts: 0,
             phase: status.map(|s| s.phase),
             note: String::new(),
         })
