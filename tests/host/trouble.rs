@@ -198,6 +198,70 @@ fn who_leaves_its_group_without_a_trace_ends_with_the_daemon() {
     assert!(!find(&mark).contains(&hidden), "{}", daemon.log());
 }
 
+#[test]
+fn a_leader_that_left_its_cgroup_and_ignores_the_stop_signal_is_killed() {
+    let Some(root) = crate::support::cgroup2_mount() else {
+        return crate::support::skip("a_leader_that_left", "cgroup2: there is none to leave");
+    };
+    let text = format!("trap '' TERM; echo $$ > {}/cgroup.procs; while :; do sleep 1; done", root.display());
+    let (daemon, steady) = beside(&script("leaver", &text, ""));
+    let pid = daemon.wait_phase("troubled", Phase::Ready).components[0].pid.unwrap();
+    wait_for("it has left", || {
+        let cgroup = socialweb_sys::process::cgroup(pid).unwrap().unwrap();
+        (!cgroup.contains("troubled")).then_some(())
+    });
+    daemon.ctl_ok(&["stop", "troubled"]);
+    assert!(socialweb_sys::process::start_time(pid).is_err(), "pid {pid} is still there");
+    end(daemon, steady);
+}
+
+#[test]
+fn a_fifo_in_place_of_a_log_holds_up_nobody() {
+    let fifo = "cd ../logs 2>/dev/null && rm -f pipe.log && mkfifo pipe.log; echo a line; exec sleep 100000";
+    let (daemon, steady) = beside(&script("pipe", &format!("echo first; sleep 0.2; {fifo}"), ""));
+    daemon.wait_phase("troubled", Phase::Ready);
+    let log = daemon.state().join("groups/troubled/logs/pipe.log");
+    wait_for("the fifo is there", || {
+        use std::os::unix::fs::FileTypeExt;
+        std::fs::metadata(&log).is_ok_and(|m| m.file_type().is_fifo()).then_some(())
+    });
+    daemon.ctl(&["logs", "troubled", "-n", "5000"]);
+    end(daemon, steady);
+}
+
+#[test]
+fn what_a_hanging_probe_forks_is_ended_with_it() {
+    let mark = format!("sw-probe-{}", std::process::id());
+    let probe = format!(
+        "readiness = {{ kind = \"exec\", argv = [\"sh\", \"-c\", '''trap \"\" TERM; sh -c 'sleep 1000; :' {mark} & wait'''], interval = \"50ms\", timeout = \"200ms\" }}"
+    );
+    let (daemon, steady) = beside(&script("slow", "exec sleep 100000", &probe));
+    let mut seen = std::collections::BTreeSet::new();
+    wait_for("several probes have hung", || {
+        let now = find(&mark);
+        assert!(now.len() <= 1, "earlier probes are left: {now:?}");
+        seen.extend(now);
+        (seen.len() >= 3).then_some(())
+    });
+    end(daemon, steady);
+    assert_eq!(find(&mark), Vec::<u32>::new());
+}
+
+#[test]
+fn cgroups_that_are_nested_without_end_do_not_make_a_group_immortal() {
+    let Some(point) = crate::support::cgroup2_mount_point() else {
+        return crate::support::skip("cgroups_that_are_nested", "cgroup2: there is none");
+    };
+    let nest = format!(
+        "cd {}$(sed -n s/^0:://p /proc/self/cgroup); n=$(printf %0250d 0); for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do mkdir $n && cd $n; done; exec sleep 100000",
+        point.display()
+    );
+    let (daemon, steady) = beside(&script("deep", &nest, ""));
+    daemon.wait_phase("troubled", Phase::Ready);
+    daemon.ctl_ok(&["stop", "troubled"]);
+    end(daemon, steady);
+}
+
 /// Processes with this word in their command line.
 fn find(word: &str) -> Vec<u32> {
     let line = |pid: &u32| std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();

@@ -136,6 +136,7 @@ fn assemble(
         old_tree: None,
         look_at: None,
         more_children: false,
+        said_foreign: false,
         notify_broken: false,
         stuck_since: None,
         orphans: HashMap::new(),

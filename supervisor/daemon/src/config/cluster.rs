@@ -80,10 +80,25 @@ pub fn parse_cluster(name: GroupName, source: Source) -> Result<ClusterConfig, C
     let file: ClusterFile = read::parse(&source).map_err(|f| ConfigError::new(Some(name.clone()), f))?;
     let cluster = ClusterConfig { name, file, source };
     let mut findings = check_top(&cluster);
+    findings.extend(check_number(&cluster));
     findings.extend(check_ports(&cluster));
     findings.extend(check_graph(&cluster));
     findings.extend(check_components(&cluster));
     if findings.is_empty() { Ok(cluster) } else { Err(cluster.error(findings)) }
+}
+
+/// Most components that a file may list. Every event of a group looks at all of its components, and one file must not
+/// take the time of all groups.
+const MAX_COMPONENTS: usize = 100;
+
+fn check_number(cluster: &ClusterConfig) -> Option<Finding> {
+    let listed = cluster.file.component.len();
+    (listed > MAX_COMPONENTS).then(|| {
+        let message = format!(
+            "{listed} components are listed and a group has at most {MAX_COMPONENTS}; make several groups of it"
+        );
+        cluster.source.error(&["component".into()], message)
+    })
 }
 
 fn name_of(path: &Path) -> Result<GroupName, Finding> {

@@ -205,8 +205,15 @@ impl Host {
             None => self.run_of(sender.pid, sender.cgroup().as_deref()),
         };
         let Some(key) = key.filter(|key| self.births.contains_key(key)) else {
-            return self
-                .warn(None, format!("a notify datagram of pid {} is ignored: it is no process of a run", sender.pid));
+            // Said once: whoever sends thousands must not fill our log.
+            if !std::mem::replace(&mut self.said_foreign, true) {
+                let text = format!(
+                    "a notify datagram of pid {} is ignored, as all of such: it is no process of a run",
+                    sender.pid
+                );
+                self.warn(None, text);
+            }
+            return;
         };
         if datagram.value("READY") == Some("1") {
             self.said(&key, Saying::Ready);

@@ -66,6 +66,8 @@ impl Host {
         match live.cgroup.clone() {
             Some(cgroup) => {
                 self.note_others(key, &cgroup);
+                // A leader that moved itself out is in no cgroup of ours any more.
+                self.kill_leader(key);
                 if let Err(error) = cgroup.kill() {
                     self.warn(
                         Some(&key.group),
@@ -76,6 +78,16 @@ impl Host {
             None => {
                 let found = self.fallback_members(key);
                 self.kill_each(key, found);
+            }
+        }
+    }
+
+    fn kill_leader(&mut self, key: &Key) {
+        if let Some(live) = self.births.get(key).filter(|live| !live.exited) {
+            let sent = live.pidfd.send(nix::libc::SIGKILL);
+            if let Err(error) = sent {
+                let text = format!("cannot kill {} (pid {}): {error}", key.component, live.pid);
+                self.warn(Some(&key.group), text);
             }
         }
     }

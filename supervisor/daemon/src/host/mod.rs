@@ -164,6 +164,8 @@ pub(crate) struct Host {
     pub look_at: Option<tokio::time::Instant>,
     /// More children had ended than one round takes.
     pub more_children: bool,
+    /// A notify datagram of somebody else was seen, and that was said.
+    pub said_foreign: bool,
     /// The notify socket failed for good.
     pub notify_broken: bool,
     /// Since when a shutdown waits for nothing but what cannot be killed.

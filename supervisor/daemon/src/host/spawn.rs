@@ -5,7 +5,7 @@ use super::watch::Saying;
 use super::{Containment, Host, Msg};
 use crate::logs::{Source, Watch};
 use crate::probe::Signalled;
-use crate::state::{Fsync, write_atomic};
+use crate::state::{Fsync, read_regular, write_atomic};
 use socialweb_core::{ComponentSpec, Event, Launch, Probe, Role};
 use socialweb_sys::cgroup::Cgroup;
 use socialweb_sys::socket::clear_stale_socket;
@@ -88,11 +88,22 @@ impl Host {
         Ok(())
     }
 
-    /// An exec probe: the same hygiene, in the run's own cgroup, without output.
-    pub(super) fn spawn_probe(&mut self, key: &Key, launch: &Launch) -> Result<Spawned, String> {
-        let cgroup = self.births.get(key).and_then(|live| live.cgroup.clone());
+    /// An exec probe: the same hygiene, in a cgroup of its own below the run's, without output. What an earlier probe left
+    /// goes first, so that a probe that hangs does not fill the host.
+    pub(super) fn spawn_probe(&mut self, key: &Key, launch: &Launch) -> Result<(Spawned, Option<Cgroup>), String> {
+        let cgroup = self.births.get(key).and_then(|live| live.cgroup.as_ref()).map(|run| run.child("probe"));
+        if let Some(cgroup) = &cgroup {
+            if cgroup.exists() {
+                cgroup.kill().map_err(|e| crate::chain::chain(&e))?;
+                cgroup
+                    .remove()
+                    .map_err(|e| format!("an earlier probe is still being ended: {}", crate::chain::chain(&e)))?;
+            }
+            cgroup.create().map_err(|e| crate::chain::chain(&e))?;
+        }
         prepare(launch)?;
-        self.command(key, launch).spawn(cgroup.as_ref()).map_err(|e| crate::chain::chain(&e))
+        let spawned = self.command(key, launch).spawn(cgroup.as_ref()).map_err(|e| crate::chain::chain(&e))?;
+        Ok((spawned, cgroup))
     }
 
     fn command(&self, key: &Key, launch: &Launch) -> Command {
@@ -108,6 +119,7 @@ impl Host {
     fn make_run_cgroup(&self, key: &Key) -> Result<Option<Cgroup>, String> {
         let Some(cgroup) = self.run_cgroup(key) else { return Ok(None) };
         cgroup.create().map_err(|e| crate::chain::chain(&e))?;
+        cgroup.limit_depth().map_err(|e| crate::chain::chain(&e))?;
         Ok(Some(cgroup))
     }
 
@@ -187,7 +199,7 @@ fn prepare(launch: &Launch) -> Result<(), String> {
         super::execute::make_private(dir)?;
     }
     for file in &launch.files {
-        if std::fs::read(&file.path).is_ok_and(|now| now == file.content.as_bytes()) {
+        if read_regular(&file.path).is_ok_and(|now| now == file.content.as_bytes()) {
             continue;
         }
         write_atomic(&file.path, file.content.as_bytes(), file.mode, Fsync::No).map_err(|e| crate::chain::chain(&e))?;
@@ -223,8 +235,11 @@ async fn read_exec(pipe: &AsyncFd<ExecPipe>) -> Result<(), String> {
 }
 
 fn notification_pipe(command: &mut Command, fd: i32) -> Result<OwnedFd, String> {
-    let flags = nix::fcntl::OFlag::O_CLOEXEC | nix::fcntl::OFlag::O_NONBLOCK;
-    let (read, write) = nix::unistd::pipe2(flags).map_err(|e| format!("cannot make its notification pipe: {e}"))?;
+    use nix::fcntl::{FcntlArg, OFlag, fcntl};
+    let failed = |e| format!("cannot make its notification pipe: {e}");
+    let (read, write) = nix::unistd::pipe2(OFlag::O_CLOEXEC).map_err(failed)?;
+    // Only our end: the program's must wait when the pipe is full, or its newline is lost.
+    fcntl(&read, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map_err(failed)?;
     command.extra_fds.push((write, fd));
     Ok(read)
 }

@@ -4,6 +4,7 @@ use super::live::{Key, Owner};
 use super::{Host, Msg};
 use crate::probe::{Exec, Outcome, Prober};
 use socialweb_core::{Event, ExitStatus, Launch, ProbeUse};
+use socialweb_sys::PidFd;
 use socialweb_sys::cgroup::Cgroup;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +31,7 @@ pub(crate) struct ExecAsk {
 /// A probe's process, on its way.
 #[derive(Debug)]
 pub(crate) struct Started {
-    pub pidfd: socialweb_sys::PidFd,
+    pub program: EndOnDrop,
     pub exec: socialweb_sys::spawn::ExecPipe,
     pub ended: oneshot::Receiver<ExitStatus>,
 }
@@ -91,15 +92,13 @@ impl Host {
             true => self.spawn_probe(&ask.key, &ask.launch),
             false => Err("its run is over".into()),
         };
-        let started = spawned.map(|s| {
+        let started = spawned.map(|(s, cgroup)| {
             let (tell, ended) = oneshot::channel();
             self.pids.insert(s.pid, Owner::Probe(ask.key.clone(), tell));
-            Started { pidfd: s.pidfd, exec: s.exec, ended }
+            Started { program: EndOnDrop { pidfd: s.pidfd, cgroup }, exec: s.exec, ended }
         });
-        if let Err(Ok(unwanted)) = ask.started.send(started) {
-            // The prober gave up in the meantime; its program must not stay.
-            let _ = unwanted.pidfd.send(nix::libc::SIGKILL);
-        }
+        // When the prober gave up in the meantime, its program goes with the answer.
+        let _ = ask.started.send(started);
     }
 
     fn exec_prober(&self, key: &Key) -> Exec {
@@ -117,20 +116,23 @@ async fn run_probe(key: Key, launch: Launch, tx: UnboundedSender<Msg>) -> Result
     let gone = || "the daemon goes down".to_string();
     tx.send(Msg::ExecProbe(ExecAsk { key, launch, started: tell })).map_err(|_| gone())?;
     let started = started.await.map_err(|_| gone())??;
-    let mut guard = KillOnDrop(Some(started.pidfd));
+    let _program = started.program;
     super::spawn::exec_result(started.exec).await?;
-    let status = started.ended.await.map_err(|_| gone())?;
-    guard.0 = None;
-    Ok(status)
+    started.ended.await.map_err(|_| gone())
 }
 
-struct KillOnDrop(Option<socialweb_sys::PidFd>);
+/// A probe's program with all that it forked: nothing of it outlives the question.
+#[derive(Debug)]
+pub(crate) struct EndOnDrop {
+    pidfd: PidFd,
+    cgroup: Option<Cgroup>,
+}
 
-impl Drop for KillOnDrop {
+impl Drop for EndOnDrop {
     fn drop(&mut self) {
-        if let Some(pidfd) = self.0.take() {
-            // What it forked stays in the run's cgroup and goes with it.
-            let _ = pidfd.send(nix::libc::SIGKILL);
+        let _ = self.pidfd.send(nix::libc::SIGKILL);
+        if let Some(cgroup) = &self.cgroup {
+            let _ = cgroup.kill();
         }
     }
 }

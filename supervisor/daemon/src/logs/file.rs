@@ -47,7 +47,7 @@ pub(super) fn tail(source: &Arc<Source>, log: &RotatedFile, n: usize) -> io::Res
         if lines.len() >= n {
             break;
         }
-        let mut older = match File::open(&path) {
+        let mut older = match crate::state::open_regular(&path) {
             Err(e) if e.kind() == ErrorKind::NotFound => continue,
             other => last_lines(&mut other?, n - lines.len())?,
         };

@@ -69,7 +69,7 @@ impl RotatedFile {
     fn open(&self) -> io::Result<(File, u64)> {
         let mut options = OpenOptions::new();
         options.append(true).create(true).mode(0o600);
-        options.custom_flags(nix::fcntl::OFlag::O_NOFOLLOW.bits());
+        options.custom_flags(nix::fcntl::OFlag::O_NOFOLLOW.bits() | super::file::WAITLESS);
         let file = match options.open(&self.path) {
             // Only one level: a group's folder that was deleted must not come back through its log.
             Err(e) if e.kind() == ErrorKind::NotFound => {
@@ -78,6 +78,7 @@ impl RotatedFile {
             }
             other => other?,
         };
+        super::file::must_be_regular(&file)?;
         let len = file.metadata()?.len();
         Ok((file, len))
     }

@@ -5,6 +5,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::fmt;
 use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::Read;
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -218,7 +219,7 @@ pub enum LoadError {
 /// # Errors
 /// [`LoadError`] when the file cannot be read or moved; an error is not absence (law L7).
 pub fn load_record<T: Record>(path: &Path) -> Result<Loaded<T>, LoadError> {
-    let bytes = match fs::read(path) {
+    let bytes = match read_regular(path) {
         Ok(bytes) => bytes,
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Loaded::Absent),
         Err(source) => return Err(LoadError::Read { path: path.to_owned(), source }),
@@ -278,4 +279,36 @@ fn to_bytes<T: Record>(record: &T) -> serde_json::Result<Vec<u8>> {
     let mut bytes = serde_json::to_vec_pretty(&value)?;
     bytes.push(b'\n');
     Ok(bytes)
+}
+
+/// Opens a file for reading, and only a regular one, without ever waiting: a component runs as our own account and may put
+/// a FIFO where the daemon reads, which would hold up every group.
+///
+/// # Errors
+/// As open(2); InvalidInput for anything but a regular file.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    let file = options.read(true).custom_flags(WAITLESS).open(path)?;
+    must_be_regular(&file)?;
+    Ok(file)
+}
+
+/// The whole content of a regular file; see [`open_regular`].
+///
+/// # Errors
+/// As [`open_regular`] and read(2).
+pub fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open_regular(path)?.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Flags with which no open waits for another process and no terminal becomes ours.
+pub(super) const WAITLESS: i32 = nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY;
+
+pub(super) fn must_be_regular(file: &File) -> io::Result<()> {
+    match file.metadata()?.is_file() {
+        true => Ok(()),
+        false => Err(io::Error::new(ErrorKind::InvalidInput, "it is not a regular file; remove it")),
+    }
 }

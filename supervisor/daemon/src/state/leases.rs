@@ -126,7 +126,7 @@ impl Leases {
         let groups = self.layout.list_groups().map_err(|source| LeaseError::Groups { path, source })?;
         for group in groups {
             // Only a look: a bad record is moved aside, with its warning, by whoever loads it for use.
-            let bytes = match std::fs::read(self.layout.record(&group)) {
+            let bytes = match super::file::read_regular(&self.layout.record(&group)) {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
                 other => other.unwrap_or_default(),
             };

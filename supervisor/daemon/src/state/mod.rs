@@ -33,7 +33,10 @@ mod tests;
 pub use append::RotatedFile;
 pub use dir::{DeleteError, Layout, StateDir, StateError, Tmpfs};
 pub use events::{EventLog, EventRing, Logged};
-pub use file::{Fsync, LoadError, Loaded, Record, SetAside, WriteError, load_record, save_record, write_atomic};
+pub use file::{
+    Fsync, LoadError, Loaded, Record, SetAside, WriteError, load_record, open_regular, read_regular, save_record,
+    write_atomic,
+};
 pub use leases::{LeaseError, Leases};
 pub use ports::{LeaseOptions, PortRole, port_is_bound};
 pub use receipts::Receipts;

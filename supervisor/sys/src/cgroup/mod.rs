@@ -166,6 +166,12 @@ impl Cgroup {
         fs::create_dir_all(&self.path).map_err(|source| CgroupError::Create { path: self.path.clone(), source })
     }
 
+    /// Lets at most eight levels be made below it. A kubelet needs five; with names of 255 bytes each, eight stay below
+    /// the 4,096 bytes of a path, and a tree with longer paths could not be taken away again.
+    pub fn limit_depth(&self) -> Result<(), CgroupError> {
+        self.write("cgroup.max.depth", "8")
+    }
+
     /// True while the folder exists.
     pub fn exists(&self) -> bool {
         self.path.is_dir()
