@@ -119,7 +119,7 @@ fn an_account_without_root_in_a_delegated_subtree_does_the_same() {
     let scene = Scene::new("nobody");
     scene.open_to_all();
     let Some(mut daemon) = Daemon::new(SUPERVISOR, &[("nasty", &nasty::config(&scene))]).run_as_nobody() else {
-        return skip("an_account_without_root", "root and a writable cgroup2, to hand a subtree over");
+        return skip("an_account_without_root", "root: needed with a writable cgroup2, to hand a subtree over");
     };
     daemon.start();
     daemon.wait_phase("nasty", Phase::Ready);
@@ -136,7 +136,7 @@ fn an_account_without_root_in_a_delegated_subtree_does_the_same() {
 fn broken(name: &str, fault: Fault) -> Vec<String> {
     let scene = Scene::new(name);
     let Some(supervisor) = Broken::start(&scene, fault) else {
-        skip(name, "no writable cgroup2, in which the broken supervisor's leftovers could be ended");
+        skip(name, "cgroup2: none that is writable, in which the broken supervisor's leftovers could be ended");
         return vec!["skipped".into()];
     };
     scene.wait_until_complete();

@@ -52,7 +52,7 @@ fn a_broken_cluster_file_leaves_the_other_groups_alone() {
 fn a_state_folder_in_memory_is_refused_unless_it_is_allowed() {
     let shm = std::path::Path::new("/dev/shm");
     if !shm.is_dir() {
-        return crate::support::skip("a_state_folder_in_memory", "no tmpfs at /dev/shm");
+        return crate::support::skip("a_state_folder_in_memory", "tmpfs: none at /dev/shm");
     }
     let dir = shm.join(format!("sw-{}", std::process::id()));
     let mut daemon = Daemon::new(SUPERVISOR, &[]);

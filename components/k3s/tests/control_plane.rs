@@ -39,7 +39,9 @@ fn programs(test: &str) -> Option<Programs> {
     if let (Some(kine), Some(bao), Some(server)) = (&kine, &bao, &server) {
         return Some(Programs { kine: kine.clone(), bao: bao.clone(), server: server.clone() });
     }
-    println!("SKIP: {test}: on PATH or in build/bin are kine {kine:?}, bao {bao:?}, k3s or kube-server {server:?}");
+    println!(
+        "SKIP: {test}: programs: on PATH or in build/bin are kine {kine:?}, bao {bao:?}, k3s or kube-server {server:?}"
+    );
     None
 }
 
@@ -192,7 +194,7 @@ async fn a_tenant_comes_up_with_its_five_namespaces_and_a_second_bring_up_change
 
 fn kubectl_lists(kubeconfig: &Path) {
     let Some(kubectl) = find("SOCIALWEB_KUBECTL", &["kubectl"]) else {
-        println!("SKIP: kubectl: not on PATH");
+        println!("SKIP: kubectl_lists: programs: no kubectl on PATH");
         return;
     };
     let home = kubeconfig.parent().unwrap();

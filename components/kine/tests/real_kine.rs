@@ -22,7 +22,7 @@ fn kine_binary(test: &str) -> Option<PathBuf> {
         .or_else(|| std::env::split_paths(&path).map(|d| d.join("kine")).find(|p| p.is_file()))
         .or_else(|| built.is_file().then_some(built));
     if found.is_none() {
-        println!("SKIP: {test}: no kine: set SOCIALWEB_KINE, or have it on PATH or in build/bin");
+        println!("SKIP: {test}: programs: no kine; set SOCIALWEB_KINE, or have it on PATH or in build/bin");
     }
     found
 }

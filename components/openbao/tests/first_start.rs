@@ -27,7 +27,7 @@ fn bao(test: &str) -> Option<PathBuf> {
         .find(|path| path.is_file());
     let found = named.or(on_path).or_else(|| built.is_file().then_some(built));
     if found.is_none() {
-        println!("SKIP: {test}: no bao: set SOCIALWEB_BAO, or have it on PATH or in build/bin");
+        println!("SKIP: {test}: programs: no bao; set SOCIALWEB_BAO, or have it on PATH or in build/bin");
     }
     found
 }

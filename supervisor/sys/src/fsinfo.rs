@@ -53,7 +53,7 @@ mod tests {
     fn tmpfs_is_recognised() {
         let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
         let Some(at) = mounts.lines().find_map(|l| l.strip_prefix("tmpfs ")?.split(' ').next()) else {
-            eprintln!("SKIP: tmpfs_is_recognised: no tmpfs is mounted");
+            eprintln!("SKIP: tmpfs_is_recognised: tmpfs: none is mounted");
             return;
         };
         assert_eq!(FsInfo::of(Path::new(at)).unwrap().memory, Some("tmpfs"));

@@ -56,7 +56,7 @@ pub fn test(args: &Args) -> Result<()> {
 
 fn go_tests(repo: &Repo) -> Result<()> {
     let _one_at_a_time = go::lock(repo)?;
-    run::run("go vet", go::go(repo).args(["vet", "./kube-server/..."]))?;
+    run::run("go vet", go::go(repo).args(["vet", "-trimpath", "./kube-server/..."]))?;
     run::run("go test", go::go(repo).args(["test", "-trimpath", "./kube-server/..."]))
 }
 

@@ -432,7 +432,7 @@ fn kine_binary() -> Option<PathBuf> {
 #[tokio::test(flavor = "current_thread")]
 async fn the_real_kine_is_ready_only_with_a_client_certificate() {
     let Some(binary) = kine_binary() else {
-        println!("SKIP: the_real_kine_is_ready_only_with_a_client_certificate: no kine; set SOCIALWEB_KINE");
+        println!("SKIP: the_real_kine_is_ready_only_with_a_client_certificate: programs: no kine; set SOCIALWEB_KINE");
         return;
     };
     let pki = Pki::new();

@@ -22,7 +22,7 @@ impl SmallDisk {
         let size = format!("size={kib}k,mode=700");
         let mounted = mount(Some("tmpfs"), folder.path(), Some("tmpfs"), MsFlags::empty(), Some(size.as_str()));
         if let Err(e) = mounted {
-            println!("SKIP: {test}: no small file system can be mounted here ({e})");
+            println!("SKIP: {test}: mount: no small file system can be mounted here ({e})");
             return None;
         }
         Some(SmallDisk { folder })

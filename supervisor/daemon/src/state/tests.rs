@@ -88,7 +88,7 @@ fn a_folder_of_another_account_is_refused() {
     let home = Home::new();
     fs::create_dir(home.path()).unwrap();
     if std::os::unix::fs::chown(home.path(), Some(4711), None).is_err() {
-        println!("SKIP: a_folder_of_another_account_is_refused: chown needs root");
+        println!("SKIP: a_folder_of_another_account_is_refused: root: only root can chown");
         return;
     }
     let refused = StateDir::open(&home.path(), Tmpfs::Allow).unwrap_err();

@@ -40,7 +40,7 @@ impl Place {
     pub fn new(test: &str) -> Option<Place> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let Some(root) = support().root() else {
-            skip(test, &support().explain());
+            skip(test, &format!("cgroup2: {}", support().explain()));
             return None;
         };
         let name = format!("sys-test-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));

@@ -112,7 +112,7 @@ fn a_member_in_a_threaded_cgroup_of_its_own_is_still_found_and_killed() {
     let write = |file: &str, value: &str| std::fs::write(threaded.path().join(file), value);
     if let Err(e) = write("cgroup.type", "threaded").and_then(|()| write("cgroup.threads", &spawned.pid.to_string())) {
         end(spawned);
-        return skip(TEST, &format!("no threaded cgroups here ({e})"));
+        return skip(TEST, &format!("threaded: no threaded cgroups here ({e})"));
     }
     assert!(std::fs::read_to_string(threaded.path().join("cgroup.procs")).is_err(), "the kernel lists threads only");
     assert_eq!(birth.pids().unwrap(), [spawned.pid]);

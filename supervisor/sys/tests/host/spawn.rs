@@ -209,7 +209,7 @@ fn the_kernels_refusal_of_a_cgroup_is_explained() {
     // A threaded sister makes the parent a threaded domain and this one invalid (ZelAnton/ProcessKit-rs issue 39).
     let (threaded, invalid) = (place.cgroup("threaded"), place.cgroup("invalid"));
     if let Err(e) = fs::write(threaded.path().join("cgroup.type"), "threaded") {
-        return skip(TEST, &format!("no threaded cgroups here ({e})"));
+        return skip(TEST, &format!("threaded: no threaded cgroups here ({e})"));
     }
     let error = sh("exit 0").spawn(Some(&invalid)).unwrap_err();
     assert!(matches!(error, SpawnError::IntoCgroup { .. }), "{error}");

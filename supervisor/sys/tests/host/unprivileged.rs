@@ -13,7 +13,7 @@ const ROLE: &str = "SYS_TEST_UNPRIVILEGED";
 fn an_ordinary_account_works_inside_its_own_subtree_and_not_outside() {
     const TEST: &str = "an_ordinary_account_works_inside_its_own_subtree_and_not_outside";
     if !nix::unistd::geteuid().is_root() {
-        return skip(TEST, "needs root to become another account (the other tests run as an ordinary one then)");
+        return skip(TEST, "root: only root can become another account (the other tests run as an ordinary one then)");
     }
     let Some(place) = Place::new(TEST) else { return };
     let (given, outside) = (place.cgroup("given"), place.cgroup("outside"));

@@ -9,7 +9,7 @@ fn own() -> String {
 fn the_holder_of_a_taken_port_is_named() {
     for address in ["127.0.0.1:0", "0.0.0.0:0", "[::]:0"] {
         let Ok(listener) = TcpListener::bind(address) else {
-            crate::common::skip("the_holder_of_a_taken_port_is_named", &format!("{address} cannot be bound"));
+            crate::common::skip("the_holder_of_a_taken_port_is_named", &format!("address: {address} cannot be bound"));
             continue;
         };
         let port = listener.local_addr().unwrap().port();

@@ -79,7 +79,7 @@ fn own_policy(groups: Option<Tree>) -> PeerPolicy {
 #[tokio::test]
 async fn another_user_is_refused_by_its_uid_even_where_the_mode_lets_it_connect() {
     if !nix::unistd::getuid().is_root() {
-        eprintln!("SKIP: needs root to start a process of another uid");
+        eprintln!("SKIP: a_peer_of_another_uid_is_refused: root: only root can start a process of another uid");
         return;
     }
     let rig = Rig::with(Limits::default(), own_policy(None).into_check());
@@ -127,7 +127,7 @@ impl Drop for Scratch {
 #[tokio::test]
 async fn a_process_of_a_group_is_refused_by_its_cgroup() {
     let Some(scratch) = Scratch::new() else {
-        eprintln!("SKIP: needs a writable cgroup2 tree");
+        eprintln!("SKIP: a_process_of_a_group_is_refused: cgroup2: no writable tree");
         return;
     };
     let rig = Rig::with(Limits::default(), own_policy(Some(scratch.0.clone())).into_check());
