@@ -11,8 +11,9 @@ use std::process::Child;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Resolution of a time to Ready.
-const LOOK: Duration = Duration::from_millis(10);
+/// Resolution of a time to Ready. A status of all groups costs the daemon milliseconds that its start would use; asked for
+/// more often, the question would be a part of what is measured.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// Far above every bound: past it something is broken, not slow.
 const LIMIT: Duration = Duration::from_secs(300);
