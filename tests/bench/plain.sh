@@ -18,7 +18,8 @@ jobs=()
 
 stop() {
     trap - EXIT
-    for pid in "${jobs[@]}" $(cat ./*/pid 2>/dev/null); do kill "$pid" 2>/dev/null || true; done
+    # All at once and by KILL: a server that is asked politely after its datastore is gone takes most of a minute.
+    for pid in "${jobs[@]}" $(cat ./*/pid 2>/dev/null); do kill -KILL "$pid" 2>/dev/null || true; done
     for pid in $(cat ./*/pid 2>/dev/null); do while kill -0 "$pid" 2>/dev/null; do sleep 0.05; done; done
 }
 trap stop EXIT
