@@ -10,6 +10,6 @@ use tokio::io::unix::AsyncFd;
 /// its replacement is unsafe, and unsafe is kept out of this room. Everything registered here owns its descriptor and
 /// keeps it open for as long as the value lives.
 pub(crate) fn watch<T: AsRawFd>(fd: T) -> io::Result<AsyncFd<T>> {
-    #[allow(deprecated)]
+    #[expect(deprecated, reason = "its successor is an unsafe fn; see above")]
     AsyncFd::new(fd)
 }

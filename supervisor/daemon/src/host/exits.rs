@@ -11,6 +11,12 @@ impl Host {
     /// Collects children that have ended, a bounded number per round: a component that forks without end hands us its
     /// orphans faster than anything else happens. Called on SIGCHLD, which may stand for many.
     pub fn reap(&mut self) {
+        self.check_emptying();
+        self.drain();
+    }
+
+    /// The part of [`Host::reap`] that every look at an emptying run begins with.
+    pub(super) fn collect_ended(&mut self) {
         self.more_children = true;
         for _ in 0..super::drive::BATCH {
             match reap::next_zombie() {
@@ -26,8 +32,6 @@ impl Host {
                 }
             }
         }
-        self.check_emptying();
-        self.drain();
     }
 
     fn collect(&mut self, zombie: Zombie) {

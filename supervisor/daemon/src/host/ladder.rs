@@ -122,6 +122,8 @@ impl Host {
     /// Looks again at every run that somebody waits for. One look at our own children serves all whose cgroup is empty
     /// by then; it comes after those cgroups were seen empty, so it sees whatever left them.
     pub(super) fn check_emptying(&mut self) {
+        // A dead child is in no cgroup and in no scan, and is not gone before it was waited for (law L3).
+        self.collect_ended();
         let mut vacant = Vec::new();
         for key in self.emptying.clone() {
             let Some((cgroup, emptying)) = self.births.get(&key).and_then(|l| Some((l.cgroup.clone(), l.emptying?)))
@@ -147,7 +149,7 @@ impl Host {
             let marker = format!("{}/{key}", self.paths.id);
             let (own, rest): (Vec<Proc>, Vec<Proc>) = strays.into_iter().partition(|p| p.marker == marker);
             strays = rest;
-            if own.is_empty() {
+            if own.is_empty() && !self.has_unwaited(&key) {
                 self.emptied(&key, emptying);
             } else if emptying.kill {
                 self.kill_each(&key, own);
@@ -167,6 +169,14 @@ impl Host {
         self.later(&key.group, empty_event(key, others));
     }
 
+    /// One that the run is known to have had is dead and our child, and nobody has waited for it yet.
+    fn has_unwaited(&self, key: &Key) -> bool {
+        let own = std::process::id();
+        let waits =
+            |pid, start| process::Stat::of(pid).is_ok_and(|s| s.start_time == start && s.ppid == own && s.is_dead());
+        self.births.get(key).is_some_and(|live| live.others.iter().any(|o| waits(o.pid, o.start_time)))
+    }
+
     fn fallback_members(&self, key: &Key) -> Vec<Proc> {
         let Some(live) = self.births.get(key) else { return Vec::new() };
         let marker = format!("{}/{key}", self.paths.id);
@@ -180,7 +190,7 @@ impl Host {
 
     fn fallback_is_empty(&mut self, key: &Key, emptying: Emptying) -> bool {
         let found = self.fallback_members(key);
-        let clean = if found.is_empty() { emptying.clean + 1 } else { 0 };
+        let clean = if found.is_empty() && !self.has_unwaited(key) { emptying.clean + 1 } else { 0 };
         if emptying.kill {
             self.kill_each(key, found);
         }

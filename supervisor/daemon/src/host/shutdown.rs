@@ -73,6 +73,8 @@ impl Host {
         for group in self.groups.keys() {
             let _ = std::fs::remove_dir_all(self.paths.runtime.join(group.as_str()));
         }
+        // Only when nothing of anybody else is in it.
+        let _ = std::fs::remove_dir(&self.paths.runtime);
     }
 
     /// What is still a child of ours now belongs to nobody: it left its cgroup and dropped its marker.

@@ -6,7 +6,6 @@ use nix::sys::epoll::{EpollEvent, EpollTimeout};
 use std::ops::ControlFlow;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
-use tokio::io::unix::AsyncFd;
 
 /// Most bytes read from one pipe in one turn. Together with [`PIPES_PER_TURN`] it bounds a turn to 64 KiB: under a
 /// millisecond for usual lines, some 15 ms should all of it be empty lines.
@@ -49,14 +48,6 @@ impl AsRawFd for Ready {
     }
 }
 
-/// tokio deprecates the safe constructor because a type may close or change its descriptor while it is registered, and
-/// offers an unsafe one instead; unsafe code lives in `supervisor/sys` alone. [`Ready`] owns its descriptor, never
-/// changes it, and closes it only when it is dropped.
-#[expect(deprecated, reason = "the successor is an unsafe fn; Ready keeps its contract")]
-fn register(ready: Ready) -> std::io::Result<AsyncFd<Ready>> {
-    AsyncFd::new(ready)
-}
-
 impl Pump {
     pub(super) fn new(logs: Logs) -> Pump {
         Pump { logs, buffer: Vec::new() }
@@ -67,7 +58,7 @@ impl Pump {
     /// # Errors
     /// The poll descriptor cannot be registered or waited for; then nothing is read any more, so the daemon must end.
     pub async fn run(mut self) -> std::io::Result<()> {
-        let ready = register(Ready(Arc::clone(&self.logs.shared)))?;
+        let ready = crate::fd::watch(Ready(Arc::clone(&self.logs.shared)))?;
         loop {
             let mut guard = ready.readable().await?;
             match self.turn() {

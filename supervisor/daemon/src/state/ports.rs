@@ -52,7 +52,7 @@ impl fmt::Debug for LeaseOptions {
 
 /// True when a listener on 127.0.0.1 (or on all addresses) has the port.
 pub fn port_is_bound(port: u16) -> bool {
-    std::net::TcpListener::bind(("127.0.0.1", port)).is_err()
+    socialweb_sys::port::is_free(port).is_err()
 }
 
 /// net.ipv4.ip_local_port_range without ip_local_reserved_ports. Empty when /proc does not tell.
