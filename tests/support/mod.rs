@@ -350,3 +350,12 @@ pub fn skip(test: &str, reason: &str) {
         writeln!(file, "SKIP: {test}: {reason}").unwrap();
     }
 }
+
+/// True where the long tests were asked for (`cargo x test --full`); elsewhere counts the skip.
+pub fn long(test: &str) -> bool {
+    let asked = std::env::var_os("SOCIALWEB_FULL").is_some();
+    if !asked {
+        skip(test, "long: only with --full");
+    }
+    asked
+}
