@@ -18,6 +18,7 @@
 //! - [`view`] - what people see.
 //! - [`receipt`] - the proof of a stop.
 //! - [`record`] - recorded event logs and their replay.
+//! - [`mod@mutant`] - deliberate faults, switched on by tests of debug builds only.
 #![forbid(unsafe_code)]
 
 pub mod action;
@@ -26,6 +27,7 @@ pub mod component;
 pub mod event;
 pub mod graph;
 pub mod group;
+pub mod mutant;
 pub mod name;
 pub mod plan;
 pub mod receipt;
