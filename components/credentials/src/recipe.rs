@@ -83,6 +83,7 @@ pub fn one_shot(name: &str, rank: u16, needs: &[&str], launch: Launch, limit: Du
         restart: Restart::Alone,
         backoff: Backoff::default(),
         stop: StopPolicy::term(Duration::from_secs(5)),
+        limits: Default::default(),
     }
 }
 

@@ -99,6 +99,7 @@ impl Server {
             // At a restart guests are up, and a stopping API server carries open exec streams for 60 s: cutting them can make
             // a runner report a cut job as passed. At a group's stop the guests are gone by then.
             stop: StopPolicy { grace_restart: Duration::from_secs(75), ..StopPolicy::term(Duration::from_secs(30)) },
+            limits: Default::default(),
         }
     }
 

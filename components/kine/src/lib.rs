@@ -86,6 +86,7 @@ impl Kine {
             restart: Restart::Alone,
             backoff: Backoff::default(),
             stop: StopPolicy::term(Duration::from_secs(5)),
+            limits: Default::default(),
         }
     }
 

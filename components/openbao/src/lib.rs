@@ -90,6 +90,7 @@ impl OpenBao {
             restart: Restart::Alone,
             backoff: Backoff::default(),
             stop: StopPolicy::term(Duration::from_secs(10)),
+            limits: Default::default(),
         }
     }
 

@@ -1,6 +1,7 @@
 //! What the world tells a group. Every outcome of an [`crate::Action`] comes back as one of these.
 
 use crate::action::{Permit, Role};
+use crate::end::Traces;
 use crate::name::{Birth, ComponentName};
 use crate::spec::GroupSpec;
 use serde::{Deserialize, Serialize};
@@ -125,6 +126,9 @@ pub enum Event {
         birth: Birth,
         /// How it ended.
         status: ExitStatus,
+        /// What else was seen of its end.
+        #[serde(default)]
+        traces: Traces,
     },
     /// No process of the run is left, zombies included.
     CgroupEmpty {

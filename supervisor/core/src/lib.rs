@@ -10,6 +10,8 @@
 //! - [`time`] - monotonic time, handed in by the caller.
 //! - [`spec`] - what a component is and how it wants to be run; recipes build these.
 //! - [`graph`] - ranks and needs; refuses cycles, missing needs and rank inversions.
+//! - [`limits`] - what a group and a component may take of the host, core dumps and the order out of memory.
+//! - [`end`] - how a run ended and who ended it.
 //! - [`event`], [`action`] - the two languages between core and shell.
 //! - [`group`] - the machine itself, with its phase x event table and diagram.
 //! - [`component`] - one component's state and how it moves.
@@ -24,9 +26,11 @@
 pub mod action;
 pub mod budget;
 pub mod component;
+pub mod end;
 pub mod event;
 pub mod graph;
 pub mod group;
+pub mod limits;
 pub mod mutant;
 pub mod name;
 pub mod plan;
@@ -37,8 +41,10 @@ pub mod time;
 pub mod view;
 
 pub use action::{Action, Permit, ProbeUse, Role};
+pub use end::{Cause, End, Traces};
 pub use event::{Event, ExitStatus, Reaped, Why};
 pub use group::Group;
+pub use limits::{CoreBudget, Limits};
 pub use name::{Birth, ComponentName, GroupName, NameError, Rank};
 pub use receipt::Receipt;
 pub use spec::{ComponentSpec, GroupSpec, Kind, Launch, Probe, Restart};

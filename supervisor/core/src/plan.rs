@@ -1,6 +1,7 @@
 //! What a changed spec means: per component the keys that changed and what each needs. Pure; a dry run prints it, a
 //! reload applies it ([`crate::Event::Declared`]).
 
+use crate::limits::Limits;
 use crate::name::ComponentName;
 use crate::spec::{ComponentSpec, GroupSpec};
 use serde::{Deserialize, Serialize};
@@ -86,13 +87,26 @@ pub fn diff_component(old: &ComponentSpec, new: &ComponentSpec) -> Option<Compon
         ("restart", old.restart != new.restart || old.backoff != new.backoff, Effect::InPlace),
         ("stop", old.stop != new.stop, Effect::InPlace),
     ];
-    let changes: Vec<Change> = checks
-        .into_iter()
-        .filter(|(_, changed, _)| *changed)
-        .map(|(key, _, effect)| Change { key: key.to_string(), effect })
-        .collect();
+    let changes = checks.into_iter().filter(|(_, changed, _)| *changed);
+    let changes = changes.map(|(key, _, effect)| Change { key: key.to_string(), effect });
+    let changes: Vec<Change> = changes.chain(limits(&old.limits, &new.limits)).collect();
     let effect = changes.iter().map(|c| c.effect).max()?;
     Some(ComponentPlan { component: new.name.clone(), effect, changes })
+}
+
+/// The changed keys of the group as a whole. None of them touches what runs.
+pub fn diff_group(old: &GroupSpec, new: &GroupSpec) -> Vec<Change> {
+    let in_place = |key: &str| Change { key: key.into(), effect: Effect::InPlace };
+    let bringup = (old.bringup != new.bringup).then(|| in_place("bringup"));
+    let bytes = (old.cores.bytes != new.cores.bytes).then(|| in_place("limits.core_bytes"));
+    let count = (old.cores.count != new.cores.count).then(|| in_place("limits.core_count"));
+    bringup.into_iter().chain(limits(&old.limits, &new.limits)).chain(bytes).chain(count).collect()
+}
+
+/// The kernel takes another bound at any time.
+fn limits<'a>(old: &'a Limits, new: &'a Limits) -> impl Iterator<Item = Change> + 'a {
+    let change = |bound: crate::limits::Bound| Change { key: format!("limits.{bound}"), effect: Effect::InPlace };
+    old.changed(new).into_iter().map(change)
 }
 
 #[cfg(test)]
@@ -127,13 +141,15 @@ mod tests {
             restart: Restart::Alone,
             backoff: Backoff::default(),
             stop: StopPolicy::term(SECOND),
+            limits: Limits::default(),
         }
     }
 
     fn group(names: &str) -> GroupSpec {
         let components = names.split_whitespace().map(component).collect();
         let name = GroupName::new("demo").unwrap();
-        GroupSpec { name, ports: Default::default(), components, bringup: Bringup::default() }
+        let (limits, cores) = Default::default();
+        GroupSpec { name, ports: Default::default(), components, bringup: Bringup::default(), limits, cores }
     }
 
     fn check(expect: &str, change: impl FnOnce(&mut ComponentSpec)) {
@@ -178,6 +194,24 @@ mod tests {
         check("a InPlace restart=InPlace", |c| c.restart = Restart::Never);
         check("a InPlace restart=InPlace", |c| c.backoff.limit = 1);
         check("a InPlace stop=InPlace", |c| c.stop.grace = SECOND * 2);
+        check("a InPlace limits.memory_max=InPlace", |c| c.limits.memory_max = Some(1));
+        check("a InPlace limits.cpu=InPlace limits.pids_max=InPlace", |c| {
+            c.limits = Limits { cpu_millis: Some(1), pids_max: Some(1), ..c.limits };
+        });
+    }
+
+    #[test]
+    fn a_change_of_the_group_as_a_whole_touches_nothing() {
+        let old = group("a");
+        let mut new = old.clone();
+        assert_eq!(diff_group(&old, &new), []);
+        new.limits.memory_max = Some(1);
+        new.cores.count = 9;
+        new.bringup.cap = SECOND;
+        let said: Vec<_> = diff_group(&old, &new).into_iter().map(|c| (c.key, c.effect)).collect();
+        let want = ["bringup", "limits.memory_max", "limits.core_count"].map(|key| (key.to_string(), Effect::InPlace));
+        assert_eq!(said, want);
+        assert_eq!(diff(&old, &new), []);
     }
 
     #[test]

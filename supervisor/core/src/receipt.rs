@@ -1,5 +1,6 @@
 //! The record that proves a stop.
 
+use crate::end::End;
 use crate::event::{ExitStatus, Reaped, Why};
 use crate::name::{Birth, ComponentName, GroupName, Rank};
 use crate::time::Time;
@@ -49,6 +50,9 @@ pub struct Stopped {
     pub pid: Option<u32>,
     /// How the leader ended.
     pub status: Option<ExitStatus>,
+    /// The same with who ended it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end: Option<End>,
     /// The highest rung that was needed.
     pub rung: Rung,
     /// When its ladder began.

@@ -1,5 +1,6 @@
 //! What a component is. Recipes and the config room build these; core reads the policy, the shell reads the launch.
 
+use crate::limits::{CoreBudget, Limits};
 use crate::name::{ComponentName, GroupName, Rank};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -17,6 +18,12 @@ pub struct GroupSpec {
     pub components: Vec<ComponentSpec>,
     /// Deadlines of the whole bring-up.
     pub bringup: Bringup,
+    /// What the whole group may take of the host.
+    #[serde(default)]
+    pub limits: Limits,
+    /// How much of core dumps it may keep.
+    #[serde(default)]
+    pub cores: CoreBudget,
 }
 
 /// Deadlines of a group's bring-up; when one passes, the group stops and becomes Unavailable.
@@ -67,6 +74,9 @@ pub struct ComponentSpec {
     pub backoff: Backoff,
     /// How it is stopped.
     pub stop: StopPolicy,
+    /// What it may take of the host, all of its runs' processes together.
+    #[serde(default)]
+    pub limits: Limits,
 }
 
 /// Long-lived or one-shot.
@@ -107,7 +117,7 @@ pub struct Launch {
     pub nofile: Option<u64>,
     /// RLIMIT_CORE in bytes.
     pub core_limit: u64,
-    /// oom_score_adj, -1000 to 1000; absent = inherited.
+    /// oom_score_adj, -1000 to 1000; absent = by its rank, see [`crate::limits::oom_score`].
     pub oom_score_adj: Option<i32>,
 }
 

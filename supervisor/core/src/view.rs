@@ -1,5 +1,6 @@
 //! What people see of a group: always derived from the machine's state, never from intent (law L14).
 
+use crate::end::End;
 use crate::event::{ExitStatus, Reaped};
 use crate::name::{Birth, ComponentName, GroupName, Rank};
 use crate::time::Time;
@@ -90,4 +91,7 @@ pub struct ComponentView {
     pub restarts: u64,
     /// How the last run of the main program ended.
     pub last_exit: Option<ExitStatus>,
+    /// The same with who ended it.
+    #[serde(default)]
+    pub last_end: Option<End>,
 }

@@ -97,7 +97,7 @@ fn l3_an_empty_cgroup_does_not_stand_in_for_the_wait_nor_the_wait_for_an_empty_c
         world.until_state("a", "Stopping");
         let (component, birth) = (name("a"), world.component("a").birth.unwrap());
         let empty = Event::CgroupEmpty { component: component.clone(), birth, reaped: vec![] };
-        let exited = Event::Exited { component, birth, status: ExitStatus::Code(0) };
+        let exited = Event::Exited { component, birth, status: ExitStatus::Code(0), traces: Default::default() };
         let removes = |w: &World| last(w).iter().any(|a| matches!(a, Action::RemoveCgroup { .. }));
         let (first, second) = if empty_first { (empty, exited) } else { (exited, empty) };
         world.give(0, first);
@@ -171,7 +171,7 @@ fn l5_answers_of_an_earlier_run_change_nothing() {
         Event::SpawnFailed { component: component.clone(), birth, error: "x".into() },
         Event::Ready { component: component.clone(), birth },
         Event::ProbeFailed { component: component.clone(), birth, why: "x".into() },
-        Event::Exited { component: component.clone(), birth, status: ExitStatus::Code(1) },
+        Event::Exited { component: component.clone(), birth, status: ExitStatus::Code(1), traces: Default::default() },
         Event::CgroupEmpty { component: component.clone(), birth, reaped: vec![] },
         Event::CgroupRemoved { component, birth },
     ] {

@@ -27,8 +27,10 @@ fn component(state: &str, birth: Option<u64>) -> ComponentStatus {
         since_s: 0,
         restarts: 0,
         last_exit: None,
+        last_end: None,
         rss_bytes: None,
         cpu_usec: None,
+        usage: Default::default(),
     }
 }
 
@@ -48,6 +50,9 @@ fn group(phase: Phase, generation: u64, kine: ComponentStatus) -> GroupStatus {
         datastore_bytes: None,
         stop_deadline_s: 0,
         survivors: vec![],
+        usage: Default::default(),
+        bounds: Default::default(),
+        bounds_missing: Vec::new(),
         components: vec![kine],
     }
 }

@@ -37,8 +37,10 @@ fn component(name: &str, rank: u16, state: &str) -> ComponentStatus {
         since_s: 125,
         restarts: 0,
         last_exit: None,
+        last_end: None,
         rss_bytes: Some(46 << 20),
         cpu_usec: Some(1_234_567),
+        usage: Usage::default(),
     }
 }
 
@@ -65,6 +67,9 @@ fn demo() -> GroupStatus {
         last_start_ms: Some(4_260),
         datastore_bytes: Some(2 << 20),
         stop_deadline_s: 115,
+        usage: Usage::default(),
+        bounds: BTreeMap::new(),
+        bounds_missing: Vec::new(),
         survivors: vec![Reaped {
             component: Some("kine".into()),
             pid: 99,
@@ -89,6 +94,9 @@ fn given_up() -> GroupStatus {
         last_start_ms: None,
         datastore_bytes: None,
         survivors: vec![],
+        usage: Default::default(),
+        bounds: Default::default(),
+        bounds_missing: Vec::new(),
         components: vec![],
         ..demo()
     }
@@ -164,6 +172,7 @@ fn the_tree_of_a_group() {
 #[test]
 fn a_receipt() {
     let stopped = |component: &str, rank, rung, status| Stopped {
+        end: None,
         component: component.into(),
         rank,
         birth: Some(4),

@@ -46,6 +46,9 @@ pub struct Stopped {
     pub pid: Option<u32>,
     /// How the leader ended.
     pub status: Option<ExitStatus>,
+    /// The same with who ended it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end: Option<End>,
     /// The highest rung that was needed.
     pub rung: Rung,
     /// When its ladder began (daemon time).
@@ -92,6 +95,38 @@ pub enum ExitStatus {
     Unknown,
 }
 
+/// How a run ended and who ended it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct End {
+    /// The main process's own status.
+    pub status: ExitStatus,
+    /// Who ended it.
+    pub by: Cause,
+    /// The kernel wrote a core dump.
+    #[serde(default)]
+    pub core_dumped: bool,
+    /// Processes of this run that the kernel ended, out of memory.
+    #[serde(default)]
+    pub oom_kills: u64,
+}
+
+/// Who ended a run, as far as it was observed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "cause", content = "rung")]
+pub enum Cause {
+    /// It exited.
+    Itself,
+    /// The supervisor, by this rung of the ladder.
+    Stop(Rung),
+    /// The supervisor, by this rung, because it did not answer its liveness probe.
+    Liveness(Rung),
+    /// The kernel, out of memory.
+    OutOfMemory,
+    /// A signal that the supervisor did not send. Also what a reader makes of a cause that it does not know.
+    #[serde(other)]
+    Unknown,
+}
+
 /// One process that a sweep or a ladder found and saw end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reaped {
@@ -128,6 +163,22 @@ impl fmt::Display for ExitStatus {
             ExitStatus::Signal(n) => f.pad(&format!("signal {n}")),
             ExitStatus::Unknown => f.pad("unknown"),
         }
+    }
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let core = if self.core_dumped { ", core dumped" } else { "" };
+        let by = match self.by {
+            Cause::Itself => "",
+            Cause::Stop(Rung::Kill | Rung::Wedged) => " (killed by us)",
+            Cause::Stop(_) => " (stopped by us)",
+            Cause::Liveness(_) => " (ended by us: not alive)",
+            Cause::OutOfMemory => " (out of memory)",
+            Cause::Unknown if self.status == ExitStatus::Unknown => "",
+            Cause::Unknown => " (not by us)",
+        };
+        f.pad(&format!("{}{by}{core}", self.status))
     }
 }
 

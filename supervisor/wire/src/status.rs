@@ -1,6 +1,6 @@
 //! What is: the host, its groups, their components. Observed, never inferred.
 
-use crate::receipt::{ExitStatus, Reaped};
+use crate::receipt::{End, ExitStatus, Reaped};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -73,6 +73,16 @@ pub struct GroupStatus {
     pub stop_deadline_s: u64,
     /// What the sweep before the last start found.
     pub survivors: Vec<Reaped>,
+    /// What the whole group takes of the host.
+    #[serde(default, skip_serializing_if = "Usage::is_empty")]
+    pub usage: Usage,
+    /// Bounds that are in force, by their key in the cluster file; a component's with `COMPONENT.` in front. Bytes, thousandths
+    /// of a core, processes, io weight.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub bounds: BTreeMap<String, u64>,
+    /// Bounds that the cluster file wants and this host does not keep, under the same names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bounds_missing: Vec<String>,
     /// The components by rank, then name.
     pub components: Vec<ComponentStatus>,
 }
@@ -98,10 +108,53 @@ pub struct ComponentStatus {
     pub restarts: u64,
     /// How the last run of the main program ended.
     pub last_exit: Option<ExitStatus>,
+    /// The same with who ended it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_end: Option<End>,
     /// Resident memory of all its processes; absent when it has none or they cannot be read.
     pub rss_bytes: Option<u64>,
     /// CPU time used by the current run.
     pub cpu_usec: Option<u64>,
+    /// What the component takes of the host: all processes of its runs in this generation of the group.
+    #[serde(default, skip_serializing_if = "Usage::is_empty")]
+    pub usage: Usage,
+}
+
+/// What one cgroup takes, as the kernel counts it; absent where no controller does. Counters begin when the group starts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Usage {
+    /// Memory, page cache included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// The most that it ever was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_peak_bytes: Option<u64>,
+    /// Processor time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_usec: Option<u64>,
+    /// Time for which it was held back by its cpu bound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_throttled_usec: Option<u64>,
+    /// Processes and threads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pids: Option<u64>,
+    /// Bytes read from block devices.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub io_read_bytes: Option<u64>,
+    /// Bytes written to block devices.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub io_write_bytes: Option<u64>,
+    /// Processes that the kernel ended, out of memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oom_kills: Option<u64>,
+}
+
+impl Usage {
+    /// True when nothing is counted.
+    pub fn is_empty(&self) -> bool {
+        *self == Usage::default()
+    }
 }
 
 impl ComponentStatus {

@@ -3,6 +3,7 @@
 
 use super::{ASK_AGAIN, Component, Down, EndedRun, Run, State, Verdict};
 use crate::action::{Action, ProbeUse, Role};
+use crate::end::{End, Sent, Traces};
 use crate::event::{ExitStatus, Reaped};
 use crate::receipt::Rung;
 use crate::time::Time;
@@ -16,7 +17,9 @@ pub(crate) struct Ending {
     pub deadline: Time,
     /// The leader: waited for, or never came to be.
     pub leader_gone: bool,
-    pub status: Option<ExitStatus>,
+    pub end: Option<End>,
+    /// It began because liveness failed.
+    pub hung: bool,
     /// The cgroup was seen empty.
     pub empty: bool,
     /// The other processes that were in it.
@@ -74,12 +77,12 @@ impl Component {
     }
 
     /// The leader ended by itself, or never came to be: what it left behind is killed at once, then removed.
-    pub fn leader_ended(&mut self, status: Option<ExitStatus>, verdict: Verdict, now: Time, out: &mut Vec<Action>) {
+    pub fn leader_ended(&mut self, end: Option<End>, verdict: Verdict, now: Time, out: &mut Vec<Action>) {
         if let State::Ending(ending) = &mut self.state {
             // Leader exit never ends the ladder early: the rung and its deadline stay.
             if !ending.leader_gone {
                 ending.leader_gone = true;
-                ending.status = status;
+                ending.end = end;
                 self.settle_ending(now, out);
             }
             return;
@@ -88,10 +91,21 @@ impl Component {
         self.probe_off(&run, out);
         let mut ending = Ending::new(run, verdict, now);
         ending.leader_gone = true;
-        ending.status = status;
+        ending.end = end;
         self.kill(&mut ending, now, out);
         ending.rung = Rung::None;
         self.enter(State::Ending(Box::new(ending)), now);
+    }
+
+    /// The end of the current run's leader, laid to who caused it.
+    pub fn end_of(&self, status: ExitStatus, traces: Traces) -> End {
+        let sent = match &self.state {
+            State::Ending(e) if e.rung > Rung::None => {
+                Some(Sent { rung: e.rung, signal: self.spec.stop.signal, hung: e.hung })
+            }
+            _ => None,
+        };
+        End::of(status, traces, sent)
     }
 
     /// Nothing of the run is left in its cgroup.
@@ -154,7 +168,8 @@ impl Ending {
             began: now,
             deadline: now,
             leader_gone: false,
-            status: None,
+            end: None,
+            hung: false,
             empty: false,
             others: Vec::new(),
             removing: false,
@@ -195,7 +210,7 @@ impl From<&Ending> for EndedRun {
         EndedRun {
             birth: ending.run.birth,
             pid: ending.run.pid,
-            status: ending.status,
+            end: ending.end,
             rung: ending.rung,
             began: ending.began,
             others: ending.others.clone(),

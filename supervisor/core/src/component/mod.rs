@@ -19,7 +19,8 @@
 mod ladder;
 
 use crate::action::Role;
-use crate::event::{ExitStatus, Reaped};
+use crate::end::End;
+use crate::event::Reaped;
 use crate::name::{Birth, ComponentName, Rank};
 use crate::receipt::Rung;
 use crate::spec::{ComponentSpec, Kind};
@@ -49,7 +50,7 @@ pub(crate) struct Component {
     /// Failed liveness probes in a row.
     pub missed: u32,
     pub restarts: u64,
-    pub last_exit: Option<ExitStatus>,
+    pub last_end: Option<End>,
     /// What went wrong last, or what a probe said last.
     pub detail: String,
     /// How the latest run was ended; feeds the receipt of a stop, and is forgotten when one begins.
@@ -118,7 +119,7 @@ pub(crate) enum Verdict {
 pub(crate) struct EndedRun {
     pub birth: Birth,
     pub pid: Option<u32>,
-    pub status: Option<ExitStatus>,
+    pub end: Option<End>,
     pub rung: Rung,
     pub began: Time,
     pub others: Vec<Reaped>,
@@ -136,7 +137,7 @@ impl Component {
             failures: 0,
             missed: 0,
             restarts: 0,
-            last_exit: None,
+            last_end: None,
             detail: String::new(),
             ended: None,
         }
@@ -159,7 +160,7 @@ impl Component {
     /// Keeps how a run ended. A main program's end is what a receipt shows; a task's only when nothing else ran.
     pub fn note_end(&mut self, ending: &Ending) {
         if ending.run.role == Role::Main {
-            self.last_exit = ending.status;
+            self.last_end = ending.end;
         }
         match &mut self.ended {
             Some(ended) if ending.run.role != Role::Main => ended.others.extend(ending.others.iter().cloned()),
@@ -242,7 +243,8 @@ impl Component {
             pid: self.run().and_then(|r| r.pid),
             since: self.since,
             restarts: self.restarts,
-            last_exit: self.last_exit,
+            last_exit: self.last_end.map(|end| end.status),
+            last_end: self.last_end,
         }
     }
 

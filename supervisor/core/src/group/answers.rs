@@ -2,7 +2,7 @@
 
 use crate::action::{Action, ProbeUse};
 use crate::component::{Component, State, Verdict};
-use crate::event::ExitStatus;
+use crate::end::End;
 use crate::spec::{Kind, Probe, Restart};
 use crate::time::Time;
 
@@ -53,20 +53,23 @@ pub(super) fn probe_failed(c: &mut Component, why: String, now: Time, out: &mut 
     if c.missed >= limit {
         let verdict = Verdict::Failure(format!("{} liveness probes in a row failed: {}", c.missed, c.detail));
         c.begin_ending(verdict, now, out);
+        if let State::Ending(ending) = &mut c.state {
+            ending.hung = true;
+        }
     }
 }
 
-pub(super) fn exited(c: &mut Component, status: ExitStatus, now: Time, out: &mut Vec<Action>) {
-    let verdict = match (&c.state, status.success()) {
+pub(super) fn exited(c: &mut Component, end: End, now: Time, out: &mut Vec<Action>) {
+    let verdict = match (&c.state, end.status.success()) {
         (State::Pre { .. }, true) => Verdict::Next,
-        (State::Pre { run, .. }, false) => Verdict::Failure(format!("{} ended with {status}", run.role)),
+        (State::Pre { run, .. }, false) => Verdict::Failure(format!("{} ended with {end}", run.role)),
         (State::Post { verdict, .. }, _) => verdict.clone(),
         (State::Starting { .. }, true) if c.spec.kind == Kind::OneShot => Verdict::Success,
         // It was ready and ended well, and its restart law lets it.
         (State::Ready { .. }, true) if c.spec.restart == Restart::Never => Verdict::Success,
-        (State::Starting { .. }, _) if c.spec.kind == Kind::OneShot => Verdict::Failure(format!("ended with {status}")),
-        (State::Starting { .. }, _) => Verdict::Failure(format!("ended with {status} before it was ready")),
-        _ => Verdict::Failure(format!("ended with {status}")),
+        (State::Starting { .. }, _) if c.spec.kind == Kind::OneShot => Verdict::Failure(format!("ended with {end}")),
+        (State::Starting { .. }, _) => Verdict::Failure(format!("ended with {end} before it was ready")),
+        _ => Verdict::Failure(format!("ended with {end}")),
     };
-    c.leader_ended(Some(status), verdict, now, out);
+    c.leader_ended(Some(end), verdict, now, out);
 }

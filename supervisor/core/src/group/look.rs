@@ -1,8 +1,9 @@
 //! Queries: phase, view, and the closures of the needs.
 
 use super::{Group, GroupState};
-use crate::component::Component;
-use crate::name::ComponentName;
+use crate::component::{Component, State};
+use crate::end::End;
+use crate::name::{Birth, ComponentName};
 use crate::view::{GroupView, Phase};
 use std::collections::BTreeSet;
 
@@ -25,6 +26,14 @@ impl Group {
     /// Those on their way down while the group runs.
     pub(super) fn falling(&self) -> BTreeSet<ComponentName> {
         self.components.values().filter(|c| c.down.is_some() && c.has_run()).map(|c| c.name().clone()).collect()
+    }
+
+    /// How the leader of this run ended, until what is left of the run is gone too.
+    pub fn end_of(&self, name: &ComponentName, birth: Birth) -> Option<End> {
+        match &self.components.get(name)?.state {
+            State::Ending(ending) if ending.run.birth == birth => ending.end,
+            _ => None,
+        }
     }
 
     pub(super) fn jitter(&mut self) -> u64 {

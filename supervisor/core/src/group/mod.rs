@@ -285,7 +285,7 @@ impl Group {
                     self.progressed(now);
                 }
             }
-            Event::Exited { status, .. } => exited(c, status, now, out),
+            Event::Exited { status, traces, .. } => exited(c, c.end_of(status, traces), now, out),
             Event::CgroupEmpty { reaped, .. } => c.emptied(reaped, now, out),
             Event::CgroupRemoved { .. } => self.run_gone(&name, now, out),
             _ => {}

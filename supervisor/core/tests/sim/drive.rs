@@ -89,7 +89,7 @@ fn press(world: &mut World, n: usize, rng: &mut Rng) {
                 let (birth, status) = (Birth(rng.below(4)), ExitStatus::Code(0));
                 let old = world.held[n].model.latest(&component).is_none_or(|r| r.birth != birth);
                 if old {
-                    world.give(n, Event::Exited { component, birth, status });
+                    world.give(n, Event::Exited { component, birth, status, traces: Default::default() });
                 }
             }
         }
@@ -153,7 +153,7 @@ pub fn anything(group: &Group, rng: &mut Rng) -> Event {
         24 | 25 => Event::Ready { component, birth },
         26 => Event::ProbeFailed { component, birth, why },
         27 => Event::Progress { component, birth },
-        28 | 29 => Event::Exited { component, birth, status },
+        28 | 29 => Event::Exited { component, birth, status, traces: Default::default() },
         30 | 31 => Event::CgroupEmpty { component, birth, reaped: vec![] },
         32 => Event::CgroupRemoved { component, birth },
         _ => [Event::GroupRemoved, Event::GroupStuck { what }, Event::Tick][rng.below(3) as usize].clone(),

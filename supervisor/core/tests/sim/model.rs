@@ -318,7 +318,7 @@ impl Model {
             Kernel::Dies(status) if run.leader == Leader::Alive => {
                 run.leader = Leader::Dead;
                 later.tell(match run.exec {
-                    Some(_) => Event::Exited { component, birth, status },
+                    Some(_) => Event::Exited { component, birth, status, traces: Default::default() },
                     None => Event::SpawnFailed { component, birth, error: "killed before exec".into() },
                 });
                 self.look(birth, later);

@@ -57,10 +57,13 @@ pub fn group(text: &str) -> GroupSpec {
             restart: Restart::Alone,
             backoff: Backoff { limit: 5, ..Backoff::default() },
             stop: StopPolicy::term(Duration::from_secs(5)),
+            limits: Default::default(),
         })
         .collect();
     let ports = BTreeMap::from([("https".to_string(), 61000)]);
-    GroupSpec { name: GroupName::new("demo").unwrap(), ports, components, bringup: Bringup::default() }
+    let (limits, cores) = Default::default();
+    let name = GroupName::new("demo").unwrap();
+    GroupSpec { name, ports, components, bringup: Bringup::default(), limits, cores }
 }
 
 /// Changes one component of a spec.

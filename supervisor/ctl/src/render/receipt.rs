@@ -45,7 +45,7 @@ fn components(receipt: &Receipt) -> String {
             stopped.rank.to_string(),
             or_dash(stopped.pid),
             stopped.rung.to_string(),
-            or_dash(stopped.status),
+            stopped.end.map_or_else(|| or_dash(stopped.status), |end| end.to_string()),
             format!("{} ms", stopped.gone.saturating_sub(stopped.began)),
         ]
     };

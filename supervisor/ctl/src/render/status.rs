@@ -161,7 +161,7 @@ fn components(components: &[ComponentStatus], wide: bool) -> String {
         if wide {
             row.push(cpu(component.cpu_usec));
             row.push(or_dash(component.birth));
-            row.push(or_dash(component.last_exit));
+            row.push(component.last_end.map_or_else(|| or_dash(component.last_exit), |end| end.to_string()));
         }
         row.push(component.detail.clone());
         row

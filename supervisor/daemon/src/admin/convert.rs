@@ -3,7 +3,7 @@
 
 use socialweb_core::event::{Reaped, ReapedBy};
 use socialweb_core::receipt::{Rung, Stopped};
-use socialweb_core::{ComponentView, ExitStatus, GroupView, Phase, Receipt, Time, Why};
+use socialweb_core::{Cause, ComponentView, End, ExitStatus, GroupView, Phase, Receipt, Time, Why};
 use socialweb_wire as wire;
 use std::collections::BTreeMap;
 
@@ -25,6 +25,9 @@ pub fn group_status(view: &GroupView, now: Time) -> wire::GroupStatus {
         datastore_bytes: None,
         stop_deadline_s: 0,
         survivors: view.survivors.iter().map(reaped).collect(),
+        usage: wire::Usage::default(),
+        bounds: BTreeMap::new(),
+        bounds_missing: Vec::new(),
         components: view.components.iter().map(|c| component_status(c, now)).collect(),
     }
 }
@@ -40,8 +43,10 @@ fn component_status(view: &ComponentView, now: Time) -> wire::ComponentStatus {
         since_s: now.since(view.since).as_secs(),
         restarts: view.restarts,
         last_exit: view.last_exit.map(exit_status),
+        last_end: view.last_end.map(end),
         rss_bytes: None,
         cpu_usec: None,
+        usage: wire::Usage::default(),
     }
 }
 
@@ -85,12 +90,8 @@ fn stopped(stopped: &Stopped) -> wire::Stopped {
         birth: stopped.birth.map(|b| b.0),
         pid: stopped.pid,
         status: stopped.status.map(exit_status),
-        rung: match stopped.rung {
-            Rung::None => wire::Rung::None,
-            Rung::Signal => wire::Rung::Signal,
-            Rung::Kill => wire::Rung::Kill,
-            Rung::Wedged => wire::Rung::Wedged,
-        },
+        end: stopped.end.map(end),
+        rung: rung(stopped.rung),
         began: stopped.began.0,
         gone: stopped.gone.0,
         others: stopped.others.iter().map(reaped).collect(),
@@ -112,6 +113,31 @@ pub fn why(why: &Why) -> wire::Why {
         Why::Survivors => ("survivors", None),
     };
     wire::Why { why: name.into(), detail }
+}
+
+fn rung(rung: Rung) -> wire::Rung {
+    match rung {
+        Rung::None => wire::Rung::None,
+        Rung::Signal => wire::Rung::Signal,
+        Rung::Kill => wire::Rung::Kill,
+        Rung::Wedged => wire::Rung::Wedged,
+    }
+}
+
+/// How a run ended and who ended it.
+pub fn end(end: End) -> wire::End {
+    wire::End {
+        status: exit_status(end.status),
+        by: match end.by {
+            Cause::Itself => wire::Cause::Itself,
+            Cause::Stop(by) => wire::Cause::Stop(rung(by)),
+            Cause::Liveness(by) => wire::Cause::Liveness(rung(by)),
+            Cause::OutOfMemory => wire::Cause::OutOfMemory,
+            Cause::Unknown => wire::Cause::Unknown,
+        },
+        core_dumped: end.traces.core_dumped,
+        oom_kills: end.traces.oom_kills,
+    }
 }
 
 /// How a process ended.
@@ -142,7 +168,7 @@ pub fn reaped(reaped: &Reaped) -> wire::Reaped {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use socialweb_core::{Birth, ComponentName, GroupName, Rank};
+    use socialweb_core::{Birth, ComponentName, GroupName, Rank, Traces};
 
     fn component() -> ComponentName {
         ComponentName::new("kine").unwrap()
@@ -156,6 +182,7 @@ mod tests {
     fn a_receipt_has_the_same_json_on_disk_and_on_the_wire() {
         let rungs = [Rung::None, Rung::Signal, Rung::Kill, Rung::Wedged];
         let ends = [ExitStatus::Code(1), ExitStatus::Signal(9), ExitStatus::Unknown];
+        let causes = [Cause::OutOfMemory, Cause::Stop(Rung::Kill), Cause::Unknown];
         let hows = [ReapedBy::Itself, ReapedBy::Signal, ReapedBy::CgroupKill, ReapedBy::MarkerKill];
         let whys = [
             Why::Operator,
@@ -176,6 +203,11 @@ mod tests {
                 birth: Some(Birth(4)),
                 pid: Some(42),
                 status: ends.get(i).copied(),
+                end: ends.get(i).map(|status| End {
+                    status: *status,
+                    by: causes[i],
+                    traces: Traces { core_dumped: i == 1, oom_kills: i as u64 },
+                }),
                 rung: *rung,
                 began: Time(10),
                 gone: Time(20),
@@ -221,6 +253,7 @@ mod tests {
                 since: Time(4_000),
                 restarts: 8,
                 last_exit: Some(ExitStatus::Code(1)),
+                last_end: None,
             }],
         };
         let status = group_status(&view, Time(6_000));

@@ -52,6 +52,7 @@ impl<'a> Builder<'a> {
             restart: restart(file.restart),
             backoff: self.backoff(),
             stop: self.stop(),
+            limits: Default::default(),
         };
         if let Probe::Unix { path } = &spec.readiness.probe {
             spec.launch.stale_sockets.push(path.clone());

@@ -1,9 +1,9 @@
 //! The one owner of waits: every ended child is looked at while it is a zombie, attributed, and collected here.
 
-use super::live::{Key, Owner, exit_status};
+use super::live::{Key, Live, Owner, exit_status};
 use super::{Containment, Host};
 use socialweb_core::event::ReapedBy;
-use socialweb_core::{Birth, ComponentName, Event, ExitStatus, GroupName};
+use socialweb_core::{Birth, ComponentName, Event, ExitStatus, GroupName, Traces};
 use socialweb_sys::process::{self, Proc};
 use socialweb_sys::reap::{self, Zombie};
 
@@ -40,22 +40,28 @@ impl Host {
             self.note_stray(&zombie);
         }
         let pid = zombie.pid;
+        let mut core_dumped = false;
         let status = match zombie.collect() {
-            Ok(status) => exit_status(status),
+            Ok(status) => {
+                core_dumped = matches!(status, reap::Status::Killed { core: true, .. });
+                exit_status(status)
+            }
             Err(error) => {
                 self.warn(None, format!("cannot collect pid {pid}: {error}"));
                 ExitStatus::Unknown
             }
         };
         match owner {
-            Some(Owner::Leader(key)) => self.leader_exited(&key, status),
+            Some(Owner::Leader(key)) => self.leader_exited(&key, status, core_dumped),
             Some(Owner::Probe(_, tell)) => drop(tell.send(status)),
             None => {}
         }
     }
 
-    fn leader_exited(&mut self, key: &Key, status: ExitStatus) {
+    fn leader_exited(&mut self, key: &Key, status: ExitStatus, core_dumped: bool) {
+        let oom_kills = self.births.get(key).map_or(0, |live| self.oom_kills(key, live));
         let Some(live) = self.births.get_mut(key) else { return };
+        live.traces = Traces { core_dumped, oom_kills };
         live.exited = true;
         live.status = Some(status);
         // exec is decided by now, but its message may still be on the way; Exited must not overtake Spawned.
@@ -70,9 +76,27 @@ impl Host {
         let (component, birth) = (key.component.clone(), key.birth);
         let event = match (live.exec_failed.take(), live.status) {
             (Some(error), _) => Event::SpawnFailed { component, birth, error },
-            (None, status) => Event::Exited { component, birth, status: status.unwrap_or(ExitStatus::Unknown) },
+            (None, status) => {
+                let (status, traces) = (status.unwrap_or(ExitStatus::Unknown), live.traces);
+                Event::Exited { component, birth, status, traces }
+            }
         };
         self.feed(&key.group, event);
+    }
+
+    /// Processes of a run that the kernel ended, out of memory. A run's own cgroup is the best witness; one without the
+    /// controller (a leaf of a threaded tree, a depth that nothing was handed down to) leaves the group's.
+    fn oom_kills(&self, key: &Key, live: &Live) -> u64 {
+        let own = live.cgroup.as_ref().and_then(|cgroup| cgroup.oom_kills());
+        own.unwrap_or_else(|| self.group_oom_kills(key).saturating_sub(live.oom_before))
+    }
+
+    /// The same of the whole group, since it began.
+    pub(super) fn group_oom_kills(&self, key: &Key) -> u64 {
+        match &self.containment {
+            Containment::Cgroups { tree, .. } => tree.child(key.group.as_str()).oom_kills().unwrap_or(0),
+            Containment::Fallback => 0,
+        }
     }
 
     /// An orphan ended: remembered with its run while that is being emptied.

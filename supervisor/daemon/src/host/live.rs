@@ -1,7 +1,7 @@
 //! One run in the shell: what the kernel gave us for it.
 
 use crate::probe::Signalled;
-use socialweb_core::{Birth, ComponentName, ExitStatus, GroupName, Reaped};
+use socialweb_core::{Birth, ComponentName, ExitStatus, GroupName, Reaped, Traces};
 use socialweb_sys::cgroup::{Cgroup, WatchId};
 use socialweb_sys::{PidFd, reap};
 use std::fmt;
@@ -51,6 +51,10 @@ pub(crate) struct Live {
     pub exec_failed: Option<String>,
     pub exited: bool,
     pub status: Option<ExitStatus>,
+    /// What else was seen of its end.
+    pub traces: Traces,
+    /// Processes of its group that were ended out of memory before it began.
+    pub oom_before: u64,
     pub emptying: Option<Emptying>,
     /// Others of this run that were seen to end.
     pub others: Vec<Reaped>,

@@ -39,7 +39,7 @@ use crate::state::{EventLog, EventRing, GroupRecord, Leases, Logged, PortRole, S
 use live::{Key, Live, Owner};
 use socialweb_core::budget::Budget;
 use socialweb_core::record::{Entry, Header};
-use socialweb_core::{Birth, Event, Group, GroupName, GroupView, Time};
+use socialweb_core::{Birth, ComponentName, Event, Group, GroupName, GroupView, Time};
 use socialweb_sys::cgroup::{Cgroup, Support, Tree, Watcher};
 use socialweb_sys::process::Proc;
 use socialweb_wire::EventLine;
@@ -249,13 +249,19 @@ impl Host {
             self.warn(Some(group), text);
         }
         self.say_event(group, &event);
+        let exited = exited(&event);
         let Some(held) = self.groups.get_mut(group) else { return };
         let actions = held.machine.handle(now, event);
+        // Only the machine knows what it had sent.
+        let end = exited.and_then(|(c, birth)| Some((held.machine.end_of(&c, birth)?, c, birth)));
         let next = held.machine.next_deadline();
         let before = std::mem::replace(&mut held.deadline, next);
         self.deadlines.remove(&(before.unwrap_or_default(), group.clone()));
         if let Some(at) = next {
             self.deadlines.insert((at, group.clone()));
+        }
+        if let Some((end, component, birth)) = end {
+            self.say_end(group, &component, birth, &end);
         }
         for action in actions {
             self.execute(group, action);
@@ -340,6 +346,11 @@ impl Host {
             self.deadlines.remove(&(at, group.clone()));
         }
     }
+}
+
+fn exited(event: &Event) -> Option<(ComponentName, Birth)> {
+    let (component, birth) = event.birth().filter(|_| matches!(event, Event::Exited { .. }))?;
+    Some((component.clone(), birth))
 }
 
 fn seed(id: &str, group: &GroupName, salt: u64) -> u64 {

@@ -2,7 +2,7 @@
 
 use super::Host;
 use crate::manager::Manager;
-use socialweb_core::{Event, GroupName, GroupView, Phase, Receipt};
+use socialweb_core::{Birth, Cause, ComponentName, End, Event, GroupName, GroupView, Phase, Receipt};
 use socialweb_wire::{EventLine, Level};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -69,11 +69,17 @@ impl Host {
             Event::Spawned { pid, .. } => (Level::Info, format!("started, pid {pid}")),
             Event::Ready { .. } => (Level::Info, "ready".into()),
             Event::ProbeFailed { why, .. } => (Level::Debug, why.clone()),
-            Event::Exited { status, .. } => (Level::Info, format!("ended with {status}")),
             _ => return,
         };
         let (component, birth) = event.birth().map_or((None, None), |(c, b)| (Some(c.to_string()), Some(b.0)));
         self.say(Some(group), component, birth, level, text);
+    }
+
+    /// The one record of an end. What nobody here wanted is worth a look.
+    pub(super) fn say_end(&mut self, group: &GroupName, component: &ComponentName, birth: Birth, end: &End) {
+        let loud = end.traces.oom_kills > 0 || end.traces.core_dumped || end.by == Cause::Unknown;
+        let level = if loud { Level::Warning } else { Level::Info };
+        self.say(Some(group), Some(component.to_string()), Some(birth.0), level, format!("ended with {end}"));
     }
 
     pub(super) fn say_change(&mut self, group: &GroupName, before: &GroupView) {

@@ -6,7 +6,7 @@ use super::{Containment, Host, Msg};
 use crate::logs::{Source, Watch};
 use crate::probe::Signalled;
 use crate::state::{Fsync, read_regular, write_atomic};
-use socialweb_core::{ComponentSpec, Event, Launch, Probe, Role};
+use socialweb_core::{ComponentSpec, Event, Launch, Probe, Role, Traces};
 use socialweb_sys::cgroup::Cgroup;
 use socialweb_sys::socket::clear_stale_socket;
 use socialweb_sys::spawn::{Command, ExecPipe, Output, Spawned};
@@ -76,6 +76,8 @@ impl Host {
             exec_failed: None,
             exited: false,
             status: None,
+            traces: Traces::default(),
+            oom_before: self.group_oom_kills(key),
             emptying: None,
             others: Vec::new(),
             probe: None,

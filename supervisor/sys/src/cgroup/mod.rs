@@ -1,19 +1,23 @@
 //! cgroup2: membership is the ledger of who belongs to whom, and the one kill that nobody escapes.
 //!
-//! Only files of the v2 core are used (procs, events, kill, freeze, stat), which need no controller. Nothing here decides
-//! when to kill or how often to try again.
+//! To contain and to kill, only files of the v2 core are used (procs, events, kill, freeze), which need no controller;
+//! bounds and most counters need theirs. Nothing here decides when to kill or how often to try again.
 //!
 //! - [`detect`](Support::detect): which subtree is ours.
 //! - [`Tree`] - the daemon's own subtree; [`Cgroup`]: one folder in it.
+//! - [`Usage`] - what one takes of the host; `limits`: handing controllers down and setting bounds.
 //! - [`Watcher`] - tells when cgroups become populated or unpopulated, without polling.
 
 mod detect;
+mod limits;
 mod mount;
 mod remove;
+mod stat;
 mod watch;
 
 pub use detect::{Support, release_controllers};
 pub use remove::RemoveError;
+pub use stat::{Counters, Usage};
 pub use watch::{WatchId, Watcher};
 
 use crate::process::{self, PidFd, is_gone};
@@ -43,7 +47,7 @@ pub enum CgroupError {
         /// The control file.
         path: PathBuf,
         /// What was written.
-        value: &'static str,
+        value: String,
         /// The kernel's answer.
         #[source]
         source: io::Error,
@@ -128,15 +132,6 @@ impl Tree {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Cgroup {
     path: PathBuf,
-}
-
-/// What a cgroup and all below it have used so far; both only grow while it exists.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counters {
-    /// Processor time in microseconds.
-    pub cpu_usec: u64,
-    /// Bytes read and written on block devices; `None` without the io controller.
-    pub io_bytes: Option<u64>,
 }
 
 impl Cgroup {
@@ -283,17 +278,6 @@ impl Cgroup {
         Ok(found)
     }
 
-    /// What it has used so far, with all that is or was below it.
-    pub fn counters(&self) -> Result<Counters, CgroupError> {
-        let cpu_usec = field(&self.read("cpu.stat")?, "usage_usec").unwrap_or(0);
-        let io_bytes = match self.read("io.stat") {
-            Ok(text) => Some(io_bytes(&text)),
-            Err(e) if e.is_gone() => None,
-            Err(e) => return Err(e),
-        };
-        Ok(Counters { cpu_usec, io_bytes })
-    }
-
     /// The folder as a descriptor, for clone3.
     pub(crate) fn open(&self) -> io::Result<OwnedFd> {
         use std::os::unix::fs::OpenOptionsExt;
@@ -306,14 +290,14 @@ impl Cgroup {
         fs::read_to_string(&path).map_err(|source| CgroupError::Read { path, source })
     }
 
-    pub(crate) fn write(&self, file: &str, value: &'static str) -> Result<(), CgroupError> {
+    pub(crate) fn write(&self, file: &str, value: &str) -> Result<(), CgroupError> {
         let path = self.path.join(file);
         // Without O_CREAT: where the control file is missing, none must be made (and cgroupfs would say EACCES).
         let written = fs::OpenOptions::new()
             .write(true)
             .open(&path)
             .and_then(|mut f| io::Write::write_all(&mut f, value.as_bytes()));
-        written.map_err(|source| CgroupError::Write { path, value, source })
+        written.map_err(|source| CgroupError::Write { path, value: value.into(), source })
     }
 }
 
@@ -330,12 +314,6 @@ fn numbers(text: &str) -> impl Iterator<Item = u32> {
 /// The value of a line "key value".
 fn field(text: &str, key: &str) -> Option<u64> {
     text.lines().find_map(|l| l.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
-}
-
-/// Sum of rbytes= and wbytes= over all devices of an io.stat text.
-fn io_bytes(text: &str) -> u64 {
-    let values = text.split_ascii_whitespace().filter_map(|w| w.strip_prefix("rbytes=").or(w.strip_prefix("wbytes=")));
-    values.filter_map(|v| v.parse::<u64>().ok()).sum()
 }
 
 fn escape(name: &str) -> String {
@@ -380,10 +358,6 @@ mod tests {
     fn control_files_are_read_from_any_root() {
         let dir = tempfile::tempdir().unwrap();
         let cgroup = Cgroup::at(dir.path());
-        fs::write(dir.path().join("cpu.stat"), "usage_usec 17\nuser_usec 9\n").unwrap();
-        assert_eq!(cgroup.counters().unwrap(), Counters { cpu_usec: 17, io_bytes: None });
-        fs::write(dir.path().join("io.stat"), "8:0 rbytes=5 wbytes=6 rios=1\n8:16 rbytes=1 wbytes=2\n").unwrap();
-        assert_eq!(cgroup.counters().unwrap(), Counters { cpu_usec: 17, io_bytes: Some(14) });
         fs::write(dir.path().join("cgroup.events"), "populated 1\nfrozen 0\n").unwrap();
         assert!(cgroup.populated().unwrap());
         fs::write(dir.path().join("cgroup.events"), "populated 0\nfrozen 0\n").unwrap();

@@ -47,6 +47,9 @@ pub fn group(name: &str, phase: wire::Phase) -> wire::GroupStatus {
         datastore_bytes: Some(2 << 20),
         stop_deadline_s: 60,
         survivors: vec![],
+        usage: Default::default(),
+        bounds: BTreeMap::new(),
+        bounds_missing: Vec::new(),
         components: vec![wire::ComponentStatus {
             name: "kine".into(),
             rank: 1,
@@ -57,8 +60,10 @@ pub fn group(name: &str, phase: wire::Phase) -> wire::GroupStatus {
             since_s: 2,
             restarts: 1,
             last_exit: None,
+            last_end: None,
             rss_bytes: Some(46 << 20),
             cpu_usec: Some(1_500_000),
+            usage: Default::default(),
         }],
     }
 }
