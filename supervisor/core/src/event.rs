@@ -139,6 +139,15 @@ pub enum Event {
         /// Processes other than the leader that had to be ended, or ended by themselves after the ladder began.
         reaped: Vec<Reaped>,
     },
+    /// The run was killed and something of it is there still. Shown until it is gone.
+    Lingers {
+        /// The component.
+        component: ComponentName,
+        /// The run.
+        birth: Birth,
+        /// Names the processes and what they wait for.
+        what: String,
+    },
     /// The run's cgroup is removed.
     CgroupRemoved {
         /// The component.
@@ -270,6 +279,7 @@ impl Event {
             | Event::Progress { component, birth }
             | Event::Exited { component, birth, .. }
             | Event::CgroupEmpty { component, birth, .. }
+            | Event::Lingers { component, birth, .. }
             | Event::CgroupRemoved { component, birth } => Some((component, *birth)),
             _ => None,
         }

@@ -45,9 +45,17 @@ pub struct RunOptions {
 /// What keeps it from coming up: each names the thing and the way out. Nothing was started then.
 pub fn run(options: RunOptions) -> anyhow::Result<()> {
     start_log(options.log.as_deref())?;
+    be_tidy().context("cannot set this process up")?;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start the runtime")?;
     runtime.block_on(serve(options))
+}
+
+/// Whoever started us may have blocked signals that we live by, or have a mask under which our files could be read by all.
+fn be_tidy() -> nix::Result<()> {
+    nix::sys::signal::SigSet::empty().thread_set_mask()?;
+    nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
+    Ok(())
 }
 
 async fn serve(options: RunOptions) -> anyhow::Result<()> {
@@ -134,9 +142,13 @@ fn assemble(
         look: false,
         sweeping: BTreeMap::new(),
         old_tree: None,
+        passing: Default::default(),
+        hunting: BTreeSet::new(),
+        looked: None,
         look_at: None,
         more_children: false,
         said_foreign: false,
+        said_blind: false,
         notify_broken: false,
         stuck_since: None,
         orphans: HashMap::new(),

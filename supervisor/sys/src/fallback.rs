@@ -57,7 +57,8 @@ pub struct Member {
     pub evidence: Evidence,
 }
 
-/// All living members of a run, from one look at /proc. What is forked during the look may be missed: look twice.
+/// All living members of a run, from one look at /proc. What is forked during the look may be missed: look twice. A part
+/// of them, never none, when descriptors run out.
 pub fn members(target: &Target) -> io::Result<Vec<Member>> {
     let table: HashMap<u32, Stat> = process::scan()?.filter_map(|pid| Some((pid, Stat::of(pid).ok()?))).collect();
     let evidence = judge(target, &table, std::process::id(), |pid| {
@@ -70,7 +71,7 @@ pub fn members(target: &Target) -> io::Result<Vec<Member>> {
         };
         Proc::pinned(pid, same).map(|p| p.map(|process| Member { process, evidence })).transpose()
     };
-    evidence.into_iter().filter_map(pin).collect()
+    process::as_far_as_possible(evidence.into_iter().filter_map(pin))
 }
 
 /// Pure: who of the table belongs to the target. Sorted by pid.

@@ -33,6 +33,8 @@ pub struct Zombie {
     pub comm: String,
     /// Start, in clock ticks since boot; 0 when unreadable.
     pub start_time: u64,
+    /// Session, which a zombie keeps too; 0 when unreadable.
+    pub session: u32,
     /// Its cgroup2 path ("/a/b"), which a zombie keeps; `None` where there is no cgroup2.
     pub cgroup: Option<String>,
 }
@@ -48,8 +50,9 @@ impl Zombie {
 pub fn next_zombie() -> io::Result<Option<Zombie>> {
     let Some(pid) = peek()? else { return Ok(None) };
     // Unreadable is no reason to leave it uncollected for ever: /proc mounted with hidepid hides other users' processes.
-    let (comm, start_time) = Stat::of(pid).map_or_else(|_| ("?".into(), 0), |s| (s.comm, s.start_time));
-    Ok(Some(Zombie { pid, comm, start_time, cgroup: process::cgroup(pid).ok().flatten() }))
+    let (comm, start_time, session) =
+        Stat::of(pid).map_or_else(|_| ("?".into(), 0, 0), |s| (s.comm, s.start_time, s.session));
+    Ok(Some(Zombie { pid, comm, start_time, session, cgroup: process::cgroup(pid).ok().flatten() }))
 }
 
 /// Number of an ended child, without waiting for it and without taking its status.

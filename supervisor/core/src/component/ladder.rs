@@ -30,6 +30,8 @@ pub(crate) struct Ending {
     pub remove_asked: bool,
     pub verdict: Verdict,
     pub wedged: bool,
+    /// Who does not go away, for people.
+    pub lingering: String,
 }
 
 impl Component {
@@ -117,6 +119,13 @@ impl Component {
         }
     }
 
+    /// Says who is still there.
+    pub fn lingers(&mut self, what: String) {
+        if let State::Ending(ending) = &mut self.state {
+            ending.lingering = what;
+        }
+    }
+
     /// Asks for the rmdir once the leader is waited for and the cgroup is empty.
     fn settle_ending(&mut self, now: Time, out: &mut Vec<Action>) {
         if let State::Ending(ending) = &mut self.state
@@ -176,6 +185,7 @@ impl Ending {
             remove_asked: false,
             verdict,
             wedged: false,
+            lingering: String::new(),
         }
     }
 

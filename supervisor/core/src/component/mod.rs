@@ -269,6 +269,10 @@ impl Component {
             }
             State::Ready { .. } => ("Ready", String::new()),
             State::Post { run, .. } => ("Stopping", format!("{} is running", run.role)),
+            State::Ending(e) if e.wedged && !e.lingering.is_empty() => (
+                "Wedged",
+                format!("it was killed and does not go away; other groups are not affected: {}", e.lingering),
+            ),
             State::Ending(e) if e.wedged => {
                 ("Wedged", last("it was killed and does not go away; other groups are not affected"))
             }

@@ -287,6 +287,7 @@ impl Group {
             }
             Event::Exited { status, traces, .. } => exited(c, c.end_of(status, traces), now, out),
             Event::CgroupEmpty { reaped, .. } => c.emptied(reaped, now, out),
+            Event::Lingers { what, .. } => c.lingers(what),
             Event::CgroupRemoved { .. } => self.run_gone(&name, now, out),
             _ => {}
         }

@@ -17,6 +17,9 @@ use tokio::time::{Instant, MissedTickBehavior};
 /// While a stop waits for the last process, it is looked for this often even without a word from the kernel: the fallback
 /// has no other way, and with cgroups it covers what no event tells.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// At the soonest after the look before it: a look reads all of /proc, and one that follows each of a thousand deaths would
+/// leave the loop no time for other groups.
+pub(super) const LOOK_GAP: Duration = Duration::from_millis(10);
 /// Outcomes, or ended children, taken in one round.
 pub(super) const BATCH: usize = 256;
 /// Notify datagrams taken in one round. A component says READY once and WATCHDOG a few times a minute.
@@ -189,6 +192,7 @@ impl Host {
             Msg::Exec(key, result) => self.exec_done(&key, result),
             Msg::Said(key, saying) => self.said(&key, saying),
             Msg::ExecProbe(ask) => self.start_probe(ask),
+            Msg::Hunted(bag) => self.hunted(bag),
             Msg::Again(Again::RemoveRun(key, tries)) => self.remove_run(&key, tries),
             Msg::Again(Again::RemoveGroup(group, tries)) => self.remove_group(&group, tries),
             Msg::Again(Again::Sweep(group)) => self.reap_survivors(&group),

@@ -1,17 +1,29 @@
 //! The one owner of waits: every ended child is looked at while it is a zombie, attributed, and collected here.
 
+use super::drive::LOOK_GAP;
+use super::hunt::Place;
 use super::live::{Key, Live, Owner, exit_status};
 use super::{Containment, Host};
 use socialweb_core::event::ReapedBy;
 use socialweb_core::{Birth, ComponentName, Event, ExitStatus, GroupName, Traces};
+use socialweb_sys::cgroup::Cgroup;
 use socialweb_sys::process::{self, Proc};
 use socialweb_sys::reap::{self, Zombie};
+use std::io;
 
 impl Host {
     /// Collects children that have ended, a bounded number per round: a component that forks without end hands us its
     /// orphans faster than anything else happens. Called on SIGCHLD, which may stand for many.
     pub fn reap(&mut self) {
-        self.check_emptying();
+        let early = self.looked.filter(|at| at.elapsed() < LOOK_GAP);
+        match early {
+            // Not now, but soon.
+            Some(at) => {
+                self.collect_ended();
+                self.look_at = Some(at + LOOK_GAP);
+            }
+            None => self.check_emptying(),
+        }
         self.drain();
     }
 
@@ -99,16 +111,50 @@ impl Host {
         }
     }
 
-    /// An orphan ended: remembered with its run while that is being emptied.
+    /// An orphan ended: where, and remembered with its run while that is being emptied.
     fn note_stray(&mut self, zombie: &Zombie) {
-        let Some(key) = self.run_of(zombie.pid, zombie.cgroup.as_deref()) else { return };
+        let place = self.place_of(zombie);
+        self.passing.note(std::time::Instant::now(), place.clone());
+        let Place::Run(key) = place else { return };
         let Some(live) = self.births.get_mut(&key) else { return };
-        let Some(emptying) = live.emptying else { return };
-        if live.others.iter().any(|o| o.pid == zombie.pid) {
+        let Some(emptying) = &live.emptying else { return };
+        if live.others.iter().any(|o| (o.pid, o.start_time) == (zombie.pid, zombie.start_time)) {
             return;
         }
         let by = if emptying.kill { ReapedBy::CgroupKill } else { ReapedBy::Itself };
         live.others.push(super::ladder::reaped(&key.component, zombie.pid, zombie.start_time, zombie.comm.clone(), by));
+    }
+
+    /// A zombie keeps its cgroup and its session, and nothing else that says whose it was.
+    fn place_of(&self, zombie: &Zombie) -> Place {
+        self.place(zombie.cgroup.as_deref(), zombie.session)
+    }
+
+    pub(super) fn place_of_living(&self, proc: &Proc) -> Place {
+        self.place(process::cgroup(proc.pid).ok().flatten().as_deref(), proc.stat.session)
+    }
+
+    fn place(&self, cgroup: Option<&str>, session: u32) -> Place {
+        match &self.containment {
+            Containment::Cgroups { tree, .. } => {
+                let parts = cgroup.and_then(|path| tree.parts(path));
+                match parts.as_deref() {
+                    Some([group, component, birth, ..]) => {
+                        parse_key(group, component, birth).map_or(Place::Outside, Place::Run)
+                    }
+                    Some(above) => Place::Inside(Cgroup::at(tree.top().path().join(above.join("/")))),
+                    None => Place::Outside,
+                }
+            }
+            Containment::Fallback => match self.pids.get(&session) {
+                Some(owner) => Place::Run(owner.key().clone()),
+                // A leader that was waited for is in no list of the living; its run is being emptied then.
+                None => {
+                    let led = |key: &&Key| self.births.get(*key).is_some_and(|live| live.pid == session);
+                    self.emptying.iter().find(led).map_or(Place::Outside, |key| Place::Run(key.clone()))
+                }
+            },
+        }
     }
 
     /// The run that a process belongs to: by its cgroup, else by its marker (a zombie has no environment any more).
@@ -124,13 +170,13 @@ impl Host {
     }
 
     /// Children of ours that are no leaders and no probes, with their markers: what components left behind. With the
-    /// daemon as subreaper all of it comes here, wherever it moved.
-    pub(super) fn strays(&self) -> Vec<Proc> {
+    /// daemon as subreaper all of it comes here, wherever it moved. The dead are not among them: their turn is at the reaper.
+    /// A part of them, never none, when descriptors run out; an error is not "none" (law L14).
+    pub(super) fn strays(&self) -> io::Result<Vec<Proc>> {
         let unknown = |pid: &u32| !self.pids.contains_key(pid);
-        let children = process::children().unwrap_or_default();
         let marker = |pid| process::environ_value(pid, super::spawn::MARKER).unwrap_or_default();
-        let pin = |pid| Proc::pinned(pid, |_| Some(marker(pid))).ok().flatten();
-        children.into_iter().filter(unknown).filter_map(pin).collect()
+        let pin = |pid| Proc::pinned(pid, |stat| (!stat.is_dead()).then(|| marker(pid))).transpose();
+        process::as_far_as_possible(process::children()?.into_iter().filter(unknown).filter_map(pin))
     }
 }
 

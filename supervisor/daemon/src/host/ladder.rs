@@ -1,26 +1,26 @@
-//! The rungs: signal, kill, wait for the last process, remove. Nothing is inferred to be gone: a run is empty when its
-//! cgroup is unpopulated and no child of ours carries its marker; in the fallback when two scans in a row find nothing.
+//! The rungs: signal, kill, wait for the last process (the last rung is in [`super::remove`]). Nothing is inferred to be gone: a run is empty when its
+//! cgroup is unpopulated and no child of ours carries its marker; in the fallback when two scans in a row find nothing; and
+//! in both cases only when the latest deaths raise no doubt (see [`super::hunt`]).
 
-use super::live::{Emptying, Key};
-use super::{Again, Containment, Host, Msg};
+use super::hunt::{Doubt, Place, Vacancy};
+use super::live::Key;
+use super::{Containment, Host};
 use socialweb_core::event::ReapedBy;
-use socialweb_core::{ComponentName, Event, GroupName, Reaped};
-use socialweb_sys::cgroup::{Cgroup, RemoveError};
+use socialweb_core::{ComponentName, Event, Reaped};
+use socialweb_sys::cgroup::Cgroup;
 use socialweb_sys::process::Proc;
 use socialweb_sys::{fallback, process};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// The kernel answers EBUSY for a moment after the last member died: tried again this often, then core is left to ask.
-const REMOVE_TRIES: u32 = 40;
-/// Between two tries, and between two looks of the fallback.
-const REMOVE_PAUSE: Duration = Duration::from_millis(25);
+/// What was killed longer ago than this and is still there is named.
+const A_MOMENT: Duration = Duration::from_secs(1);
 
 impl Host {
     /// Thaws the run and signals its leader through the pidfd: a frozen process takes no signal but KILL.
     pub(super) fn signal_run(&mut self, key: &Key, signal: i32) {
         let Some(live) = self.births.get(key) else { return };
-        if let Some(cgroup) = &live.cgroup
-            && let Err(error) = cgroup.thaw()
+        if let (Some(cgroup), Containment::Cgroups { tree, .. }) = (&live.cgroup, &self.containment)
+            && let Err(error) = tree.thaw_above(cgroup).and_then(|()| cgroup.thaw())
         {
             let text = format!("cannot thaw {}: {}", key.component, crate::chain::chain(&error));
             self.warn(Some(&key.group), text);
@@ -41,22 +41,26 @@ impl Host {
             return self.later(&key.group, empty_event(key, Vec::new()));
         };
         let cgroup = live.cgroup.clone();
-        let before = live.emptying.take();
-        let watch = before.and_then(|e| e.watch);
-        live.emptying = Some(Emptying { kill: kill || before.is_some_and(|e| e.kill), watch, clean: 0 });
-        if watch.is_none()
+        let mut emptying = live.emptying.take().unwrap_or_default();
+        let now = Instant::now();
+        // Two kills in a row say nothing yet: the kernel takes a moment.
+        let again = kill && emptying.killed.is_some_and(|at| now.duration_since(at) > A_MOMENT);
+        emptying.killed = emptying.killed.or(kill.then_some(now));
+        (emptying.clean, emptying.vacancy, emptying.kill) = (0, None, emptying.kill || kill);
+        if emptying.watch.is_none()
             && let Some(cgroup) = &cgroup
             && let Containment::Cgroups { watcher: Some(watcher), .. } = &mut self.containment
         {
             // Watch first, look second: an end in between is seen. Not found: nothing lives in it.
-            let added = watcher.get_mut().add(cgroup).ok();
-            if let Some(emptying) = self.births.get_mut(key).and_then(|l| l.emptying.as_mut()) {
-                emptying.watch = added;
-            }
+            emptying.watch = watcher.get_mut().add(cgroup).ok();
         }
+        live.emptying = Some(emptying);
         self.emptying.insert(key.clone());
         if kill {
             self.kill_run(key);
+        }
+        if again {
+            self.name_lingering(key);
         }
         self.look = true;
     }
@@ -76,7 +80,8 @@ impl Host {
                 }
             }
             None => {
-                let found = self.fallback_members(key);
+                // What cannot be read now is read at the next look.
+                let found = self.fallback_members(key).unwrap_or_default();
                 self.kill_each(key, found);
             }
         }
@@ -92,6 +97,31 @@ impl Host {
         }
     }
 
+    /// It was killed before and something is there still: says who, each time that changes.
+    fn name_lingering(&mut self, key: &Key) {
+        let Some(live) = self.births.get(key) else { return };
+        let inside = match &live.cgroup {
+            Some(cgroup) => cgroup.pids().unwrap_or_default(),
+            None => self.fallback_members(key).unwrap_or_default().iter().map(|p| p.pid).collect(),
+        };
+        let leader = (!live.exited).then_some(live.pid);
+        let refused = live.emptying.iter().flat_map(|e| &e.refused);
+        let refused = refused.filter(|(pid, start)| process::alive(*pid, *start)).map(|(pid, _)| *pid);
+        let mut pids: Vec<u32> = inside.into_iter().chain(leader).chain(refused).collect();
+        pids.sort_unstable();
+        pids.dedup();
+        let mut who: Vec<String> = fallback::unkillable(pids).iter().map(ToString::to_string).collect();
+        if live.emptying.as_ref().and_then(|e| e.vacancy.as_ref()).is_some_and(|v| v.hunted.is_some()) {
+            who.push("something that left its cgroup and forks faster than it can be caught".into());
+        }
+        let Some(emptying) = self.births.get_mut(key).and_then(|l| l.emptying.as_mut()) else { return };
+        let what = who.join("; ");
+        if !what.is_empty() && std::mem::replace(&mut emptying.lingering, what.clone()) != what {
+            let (component, birth) = (key.component.clone(), key.birth);
+            self.later(&key.group, Event::Lingers { component, birth, what });
+        }
+    }
+
     /// Who is in the cgroup beside the leader when it is killed, for the receipt.
     fn note_others(&mut self, key: &Key, cgroup: &Cgroup) {
         let Some(live) = self.births.get_mut(key) else { return };
@@ -104,66 +134,148 @@ impl Host {
         }
     }
 
+    /// One process of the run that is not its leader, for the receipt.
+    pub(super) fn note_other(&mut self, key: &Key, proc: &Proc, by: ReapedBy) {
+        let Some(live) = self.births.get_mut(key) else { return };
+        let known = proc.pid == live.pid && proc.stat.start_time == live.start_time;
+        if !known && !live.others.iter().any(|o| (o.pid, o.start_time) == (proc.pid, proc.stat.start_time)) {
+            live.others.push(reaped(&key.component, proc.pid, proc.stat.start_time, proc.stat.comm.clone(), by));
+        }
+    }
+
     fn kill_each(&mut self, key: &Key, found: Vec<Proc>) {
         for proc in found {
-            let sent = proc.pidfd.send(nix::libc::SIGKILL);
-            if let Err(error) = &sent {
-                let text = format!("cannot kill pid {} ({}) of {}: {error}", proc.pid, proc.stat.comm, key.component);
-                self.warn(Some(&key.group), text);
-            }
-            let Some(live) = self.births.get_mut(key) else { return };
-            if proc.pid != live.pid && !live.others.iter().any(|o| o.pid == proc.pid) {
-                let by = ReapedBy::MarkerKill;
-                live.others.push(reaped(&key.component, proc.pid, proc.stat.start_time, proc.stat.comm, by));
+            match proc.pidfd.send(nix::libc::SIGKILL) {
+                Ok(_) => self.note_other(key, &proc, ReapedBy::MarkerKill),
+                Err(error) => self.refused(key, &proc, &error),
             }
         }
+    }
+
+    /// Another user's process: told once, not at every look.
+    fn refused(&mut self, key: &Key, proc: &Proc, error: &std::io::Error) {
+        let Some(emptying) = self.births.get_mut(key).and_then(|l| l.emptying.as_mut()) else { return };
+        let one = (proc.pid, proc.stat.start_time);
+        if emptying.refused.contains(&one) {
+            return;
+        }
+        emptying.refused.push(one);
+        let uid = process::uid(proc.pid).map_or_else(|_| "?".into(), |uid| uid.to_string());
+        let text = format!(
+            "cannot kill pid {} ({}, uid {uid}) of {}: {error}; the stop waits until it ends: end it as that user or as root",
+            proc.pid, proc.stat.comm, key.component
+        );
+        self.note_other(key, proc, ReapedBy::Itself);
+        self.warn(Some(&key.group), text);
     }
 
     /// Looks again at every run that somebody waits for. One look at our own children serves all whose cgroup is empty
     /// by then; it comes after those cgroups were seen empty, so it sees whatever left them.
     pub(super) fn check_emptying(&mut self) {
+        self.looked = Some(tokio::time::Instant::now());
         // A dead child is in no cgroup and in no scan, and is not gone before it was waited for (law L3).
         self.collect_ended();
+        let vacant = self.vacant_runs();
+        let (mut certain, mut doubtful) = (Vec::new(), Vec::new());
+        for key in vacant {
+            match self.doubt(&key) {
+                Doubt::None => certain.push(key),
+                Doubt::Wait => {}
+                Doubt::Hunt(places) => doubtful.push((key, places)),
+            }
+        }
+        doubtful.extend(self.settle_vacant(certain));
+        self.hunt(doubtful);
+    }
+
+    /// Those in which nobody seems to live: an unpopulated cgroup, or two scans in a row. What lives in the others is killed
+    /// once more where that was asked for: it may have been started or moved there since.
+    fn vacant_runs(&mut self) -> Vec<Key> {
         let mut vacant = Vec::new();
         for key in self.emptying.clone() {
-            let Some((cgroup, emptying)) = self.births.get(&key).and_then(|l| Some((l.cgroup.clone(), l.emptying?)))
+            let Some((cgroup, kill)) =
+                self.births.get(&key).and_then(|l| Some((l.cgroup.clone(), l.emptying.as_ref()?.kill)))
             else {
                 self.emptying.remove(&key);
                 continue;
             };
-            let populated = cgroup.as_ref().map(|c| c.populated().unwrap_or(true));
-            match (cgroup, populated) {
-                // Something may have been started or moved into it since it was killed.
-                (Some(cgroup), Some(true)) if emptying.kill => drop(cgroup.kill()),
-                (Some(_), Some(true)) => {}
-                (Some(_), _) => vacant.push((key, emptying)),
-                (None, _) if self.fallback_is_empty(&key, emptying) => self.emptied(&key, emptying),
-                (None, _) => {}
+            let empty = match &cgroup {
+                // What cannot be read is not empty.
+                Some(cgroup) => !cgroup.populated().unwrap_or(true),
+                None => self.fallback_is_empty(&key, kill),
+            };
+            if let Some(cgroup) = cgroup.filter(|_| !empty && kill) {
+                let _ = cgroup.kill();
+            }
+            let Some(emptying) = self.births.get_mut(&key).and_then(|l| l.emptying.as_mut()) else { continue };
+            match empty {
+                true => drop(emptying.vacancy.get_or_insert_with(|| Vacancy::new(Instant::now()))),
+                false => emptying.vacancy = None,
+            }
+            if empty && !self.hunting.contains(&key) {
+                vacant.push(key);
             }
         }
+        vacant
+    }
+
+    fn doubt(&self, key: &Key) -> Doubt {
+        let vacancy = self.births.get(key).and_then(|l| l.emptying.as_ref()?.vacancy.as_ref());
+        let own = Place::Run(key.clone());
+        let cgroups = matches!(self.containment, Containment::Cgroups { .. });
+        // In its own cgroup nobody lives, the kernel says; a session proves nothing, and another run's session is not its own.
+        let suspect = |place: &Place| if cgroups { *place != own } else { *place == own || *place == Place::Outside };
+        vacancy.map_or(Doubt::None, |v| self.passing.doubt(Instant::now(), v, suspect))
+    }
+
+    /// One look at our children for all of these. What nobody is found of is gone; what is found elsewhere is killed where
+    /// that was asked for. Found there again after that, it is hunted: returns those with the places.
+    fn settle_vacant(&mut self, vacant: Vec<Key>) -> Vec<(Key, Vec<Place>)> {
+        let mut doubtful = Vec::new();
         if vacant.is_empty() {
-            return;
+            return doubtful;
         }
-        let mut strays = self.strays();
-        for (key, emptying) in vacant {
+        let mut strays = match self.strays() {
+            Ok(strays) => strays,
+            // Not seen is not gone; there is a next look.
+            Err(error) => {
+                if !std::mem::replace(&mut self.said_blind, true) {
+                    self.warn(None, format!("cannot look at our own children, so nothing is called gone: {error}"));
+                }
+                return doubtful;
+            }
+        };
+        for key in vacant {
             let marker = format!("{}/{key}", self.paths.id);
             let (own, rest): (Vec<Proc>, Vec<Proc>) = strays.into_iter().partition(|p| p.marker == marker);
             strays = rest;
             if own.is_empty() && !self.has_unwaited(&key) {
-                self.emptied(&key, emptying);
-            } else if emptying.kill {
-                self.kill_each(&key, own);
+                self.emptied(&key);
+                continue;
             }
+            let Some(emptying) = self.births.get_mut(&key).and_then(|l| l.emptying.as_mut()).filter(|e| e.kill) else {
+                continue;
+            };
+            let struck = emptying.vacancy.as_mut().map_or(0, |v| {
+                v.struck += u32::from(!own.is_empty());
+                v.struck
+            });
+            if struck > 1 {
+                doubtful.push((key.clone(), own.iter().map(|p| self.place_of_living(p)).collect()));
+            }
+            self.kill_each(&key, own);
         }
+        doubtful
     }
 
     /// Tells core that nothing of the run is left.
-    fn emptied(&mut self, key: &Key, emptying: Emptying) {
+    fn emptied(&mut self, key: &Key) {
         self.emptying.remove(key);
+        self.passing.forget(&Place::Run(key.clone()));
         let Some(live) = self.births.get_mut(key) else { return };
-        live.emptying = None;
+        let watch = live.emptying.take().and_then(|e| e.watch);
         let others = std::mem::take(&mut live.others);
-        if let (Some(watch), Containment::Cgroups { watcher: Some(w), .. }) = (emptying.watch, &mut self.containment) {
+        if let (Some(watch), Containment::Cgroups { watcher: Some(w), .. }) = (watch, &mut self.containment) {
             w.get_mut().remove(watch);
         }
         self.later(&key.group, empty_event(key, others));
@@ -177,105 +289,26 @@ impl Host {
         self.births.get(key).is_some_and(|live| live.others.iter().any(|o| waits(o.pid, o.start_time)))
     }
 
-    fn fallback_members(&self, key: &Key) -> Vec<Proc> {
-        let Some(live) = self.births.get(key) else { return Vec::new() };
+    fn fallback_members(&self, key: &Key) -> std::io::Result<Vec<Proc>> {
+        let Some(live) = self.births.get(key) else { return Ok(Vec::new()) };
         let marker = format!("{}/{key}", self.paths.id);
         let target = fallback::Target {
             leader: Some(fallback::Leader { pid: live.pid, start_time: live.start_time }),
             marker_key: super::spawn::MARKER.into(),
             marker_prefix: marker,
         };
-        fallback::members(&target).unwrap_or_default().into_iter().map(|m| m.process).collect()
+        Ok(fallback::members(&target)?.into_iter().map(|m| m.process).collect())
     }
 
-    fn fallback_is_empty(&mut self, key: &Key, emptying: Emptying) -> bool {
+    fn fallback_is_empty(&mut self, key: &Key, kill: bool) -> bool {
         let found = self.fallback_members(key);
-        let clean = if found.is_empty() && !self.has_unwaited(key) { emptying.clean + 1 } else { 0 };
-        if emptying.kill {
-            self.kill_each(key, found);
+        let empty = found.as_ref().is_ok_and(Vec::is_empty) && !self.has_unwaited(key);
+        if kill {
+            self.kill_each(key, found.unwrap_or_default());
         }
-        if let Some(emptying) = self.births.get_mut(key).and_then(|l| l.emptying.as_mut()) {
-            emptying.clean = clean;
-        }
-        clean >= 2
-    }
-
-    /// rmdir of the run's cgroup; EBUSY is tried again for a second.
-    pub(super) fn remove_run(&mut self, key: &Key, tries: u32) {
-        let removed = match self.run_cgroup(key) {
-            Some(cgroup) => cgroup.remove(),
-            None => Ok(()),
-        };
-        match removed {
-            Ok(()) => {
-                if let Some(live) = self.births.remove(key) {
-                    self.logs.finish(live.pipe);
-                }
-                let (component, birth) = (key.component.clone(), key.birth);
-                self.later(&key.group, Event::CgroupRemoved { component, birth });
-            }
-            Err(e) if e.is_busy() && tries < REMOVE_TRIES => self.again(Again::RemoveRun(key.clone(), tries + 1)),
-            // Core asks again; until then this says why it waits.
-            Err(e) => self.warn(Some(&key.group), crate::chain::chain(&e)),
-        }
-    }
-
-    /// The group's own cgroup, and once more a look for anything that carries its marker.
-    pub(super) fn remove_group(&mut self, group: &GroupName, tries: u32) {
-        if self.waits_for_sweep(group) {
-            return;
-        }
-        let strays = self.end_strays_of(group);
-        let removed = match &self.containment {
-            Containment::Cgroups { tree, .. } => tree.child(group.as_str()).remove(),
-            Containment::Fallback => Ok(()),
-        };
-        let event = match removed {
-            Ok(()) if strays == 0 => Event::GroupRemoved,
-            Ok(()) if tries < REMOVE_TRIES => return self.again(Again::RemoveGroup(group.clone(), tries + 1)),
-            Ok(()) => Event::GroupStuck { what: format!("{strays} processes that left the group's cgroup do not end") },
-            Err(e) if e.is_busy() && tries < REMOVE_TRIES => {
-                if let (RemoveError::Busy { .. }, Containment::Cgroups { tree, .. }) = (&e, &self.containment) {
-                    // Something came in from outside after the last component was gone.
-                    let _ = tree.child(group.as_str()).kill();
-                }
-                return self.again(Again::RemoveGroup(group.clone(), tries + 1));
-            }
-            Err(e) => Event::GroupStuck { what: crate::chain::chain(&e) },
-        };
-        self.later(group, event);
-    }
-
-    /// Kills what carries this group's marker and is in no run of its own any more. Returns how many there were.
-    fn end_strays_of(&mut self, group: &GroupName) -> usize {
-        let prefix = format!("{}/{group}/", self.paths.id);
-        let mut found: Vec<Proc> = self.strays().into_iter().filter(|p| p.marker.starts_with(&prefix)).collect();
-        if matches!(self.containment, Containment::Fallback) {
-            found.extend(process::find_marked(super::spawn::MARKER, &prefix).unwrap_or_default());
-        }
-        let Some(held) = self.groups.get_mut(group) else { return 0 };
-        for proc in &found {
-            let _ = proc.pidfd.send(nix::libc::SIGKILL);
-            let component = proc.marker[prefix.len()..].split('/').next().and_then(|c| ComponentName::new(c).ok());
-            if !held.strays.iter().any(|s| s.pid == proc.pid) {
-                held.strays.push(Reaped {
-                    component,
-                    pid: proc.pid,
-                    start_time: proc.stat.start_time,
-                    command: proc.stat.comm.clone(),
-                    by: ReapedBy::MarkerKill,
-                });
-            }
-        }
-        found.len()
-    }
-
-    fn again(&self, again: Again) {
-        let tx = self.tx.clone();
-        tokio::spawn(async move {
-            tokio::time::sleep(REMOVE_PAUSE).await;
-            let _ = tx.send(Msg::Again(again));
-        });
+        let Some(emptying) = self.births.get_mut(key).and_then(|l| l.emptying.as_mut()) else { return false };
+        emptying.clean = if empty { emptying.clean.saturating_add(1) } else { 0 };
+        emptying.clean >= 2
     }
 }
 

@@ -1,10 +1,12 @@
 //! One run in the shell: what the kernel gave us for it.
 
+use super::hunt::Vacancy;
 use crate::probe::Signalled;
 use socialweb_core::{Birth, ComponentName, ExitStatus, GroupName, Reaped, Traces};
 use socialweb_sys::cgroup::{Cgroup, WatchId};
 use socialweb_sys::{PidFd, reap};
 use std::fmt;
+use std::time::Instant;
 use tokio::task::AbortHandle;
 
 /// Names one run on this host.
@@ -68,7 +70,7 @@ pub(crate) struct Live {
 }
 
 /// Somebody waits for the last process of the run.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Emptying {
     /// True: kill whatever turns up. False: the stop signal was sent, grace runs.
     pub kill: bool,
@@ -76,6 +78,14 @@ pub(crate) struct Emptying {
     pub watch: Option<WatchId>,
     /// Scans of the fallback that found nothing in a row.
     pub clean: u8,
+    /// When it was killed first.
+    pub killed: Option<Instant>,
+    /// Present while nobody seems to live in it.
+    pub vacancy: Option<Vacancy>,
+    /// Those that we may not kill, by number and start, each told once.
+    pub refused: Vec<(u32, u64)>,
+    /// What was told last about those that do not end.
+    pub lingering: String,
 }
 
 impl Drop for Live {

@@ -8,8 +8,8 @@
 //! - [`live`] - one run of one component in the shell: pidfd, cgroup, pipes, probe.
 //! - [`execute`] - performs core's actions.
 //! - [`spawn`] - a launch becomes a process.
-//! - [`ladder`] - signal, kill, wait for empty, remove.
-//! - [`exits`] - the one owner of waits; strays.
+//! - [`ladder`] - signal, kill, wait for empty; [`mod@remove`] - the last rung.
+//! - [`exits`] - the one owner of waits; strays. [`hunt`] - strays that fork faster than a look takes.
 //! - [`sweep`] - survivors of an earlier daemon.
 //! - [`watch`] - readiness, liveness, progress, notify datagrams.
 //! - [`reload`] - sources become declarations.
@@ -22,9 +22,11 @@ pub(crate) mod drive;
 pub(crate) mod execute;
 pub(crate) mod exits;
 pub(crate) mod feeds;
+pub(crate) mod hunt;
 pub(crate) mod ladder;
 pub(crate) mod live;
 pub(crate) mod reload;
+pub(crate) mod remove;
 pub(crate) mod say;
 pub(crate) mod shutdown;
 pub(crate) mod spawn;
@@ -71,6 +73,8 @@ pub(crate) enum Msg {
     ExecProbe(watch::ExecAsk),
     /// A removal or a sweep may be tried again.
     Again(Again),
+    /// A hunt for what left its run ended.
+    Hunted(hunt::Bag),
 }
 
 /// Work that is tried again after a short wait.
@@ -160,12 +164,20 @@ pub(crate) struct Host {
     pub sweeping: BTreeMap<GroupName, sweep::Then>,
     /// Our subtree of an earlier run, when it lay elsewhere.
     pub old_tree: Option<Cgroup>,
+    /// Where children that are no leaders died lately.
+    pub passing: hunt::Passing,
+    /// Runs that the hunt under way is for.
+    pub hunting: BTreeSet<Key>,
+    /// When emptying runs were looked at last.
+    pub looked: Option<tokio::time::Instant>,
     /// When emptying runs are looked at next.
     pub look_at: Option<tokio::time::Instant>,
     /// More children had ended than one round takes.
     pub more_children: bool,
     /// A notify datagram of somebody else was seen, and that was said.
     pub said_foreign: bool,
+    /// Our own children could not be looked at, and that was said.
+    pub said_blind: bool,
     /// The notify socket failed for good.
     pub notify_broken: bool,
     /// Since when a shutdown waits for nothing but what cannot be killed.

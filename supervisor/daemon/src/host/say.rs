@@ -61,6 +61,7 @@ impl Host {
                 (Level::Warning, format!("{} processes of an earlier run were ended", found.len()))
             }
             Event::SurvivorsStuck { what } | Event::GroupStuck { what } => (Level::Error, what.clone()),
+            Event::Lingers { what, .. } => (Level::Warning, format!("killed, and still there: {what}")),
             Event::LeaseTaken { role, port, holder } => (
                 Level::Error,
                 format!("port {port} ({role}) is in use by {holder}; the group waits, the port does not move"),

@@ -3,14 +3,19 @@
 use super::{Containment, Host};
 use socialweb_core::{Event, Phase, Why};
 use socialweb_sys::cgroup::{Support, release_controllers};
+use socialweb_sys::process::{self, ChaseLimits, Stat};
 use socialweb_sys::{fallback, reap};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// When nothing but processes that cannot be killed has been left for this long, the daemon ends without them and says
 /// so. A process in uninterruptible sleep goes when its device answers; nobody knows when.
 const STUCK: Duration = Duration::from_secs(60);
 /// How long stragglers outside of every group may take to go once they are killed.
-const STRAGGLERS: Duration = Duration::from_secs(2);
+const STRAGGLERS: Duration = Duration::from_secs(5);
+/// One chase of them.
+const CHASE: ChaseLimits = ChaseLimits { longest: Duration::from_millis(400), quiet: Duration::from_millis(30) };
+/// So many of them are told by name.
+const TOLD: usize = 20;
 
 impl Host {
     /// Everything down, in order; a second request changes nothing.
@@ -52,7 +57,9 @@ impl Host {
             Some(cgroup) => cgroup.pids().unwrap_or_default(),
             None => vec![live.pid],
         });
-        let who: Vec<String> = fallback::unkillable(pids).iter().map(ToString::to_string).collect();
+        let told = self.births.values().filter_map(|live| live.emptying.as_ref()).map(|e| e.lingering.clone());
+        let who = fallback::unkillable(pids).into_iter().map(|u| u.to_string());
+        let who: Vec<String> = who.chain(told.filter(|t| !t.is_empty())).collect();
         format!("these processes were killed and do not go away: {}; the next start waits for them", who.join("; "))
     }
 
@@ -77,25 +84,53 @@ impl Host {
         let _ = std::fs::remove_dir(&self.paths.runtime);
     }
 
-    /// What is still a child of ours now belongs to nobody: it left its cgroup and dropped its marker.
+    /// What is still a child of ours now belongs to nobody: it left its cgroup and dropped its marker. While children end
+    /// that nobody saw live, there is one that forks faster than a look takes: it is chased.
     fn end_stragglers(&mut self) {
-        let deadline = std::time::Instant::now() + STRAGGLERS;
+        let deadline = Instant::now() + STRAGGLERS;
+        let mut told = std::collections::BTreeSet::new();
         loop {
-            while let Ok(Some(zombie)) = reap::next_zombie() {
-                self.pids.remove(&zombie.pid);
-                let _ = zombie.collect();
+            let ended = self.collect_last(deadline);
+            let mut found = self.strays().unwrap_or_default();
+            if found.is_empty() && ended > 0 {
+                found = process::chase(CHASE, descends_from_us).unwrap_or_default();
             }
-            let found = self.strays();
-            if found.is_empty() || std::time::Instant::now() > deadline {
-                break;
+            if found.is_empty() && ended == 0 {
+                return;
             }
-            for straggler in found {
+            for straggler in &found {
                 let what = format!("pid {} ({})", straggler.pid, straggler.stat.comm);
-                if straggler.pidfd.send(nix::libc::SIGKILL).is_ok() {
+                if straggler.pidfd.send(nix::libc::SIGKILL).is_ok() && told.insert(straggler.pid) && told.len() <= TOLD
+                {
                     tracing::warn!("{what} had left its group without a trace and is ended with the daemon");
                 }
+            }
+            if Instant::now() > deadline {
+                return tracing::error!("processes that left their groups without a trace may outlive the daemon");
             }
             std::thread::sleep(Duration::from_millis(20));
         }
     }
+
+    /// Waits for all children that have ended. Returns how many nobody knew.
+    fn collect_last(&mut self, deadline: Instant) -> usize {
+        let mut unknown = 0;
+        while let Ok(Some(zombie)) = reap::next_zombie() {
+            unknown += usize::from(self.pids.remove(&zombie.pid).is_none());
+            let _ = zombie.collect();
+            if Instant::now() > deadline {
+                break;
+            }
+        }
+        unknown
+    }
+}
+
+/// A living child of ours, or a child's child: nothing of that kind is meant to live any more.
+fn descends_from_us(pid: u32) -> Option<String> {
+    let parent = |pid| Stat::of(pid).ok().filter(|s| !s.is_dead()).map(|s| s.ppid);
+    let own = std::process::id();
+    let ppid = parent(pid)?;
+    // The parent may be dead already, and not waited for.
+    (ppid == own || Stat::of(ppid).is_ok_and(|s| s.ppid == own)).then(String::new)
 }

@@ -122,6 +122,10 @@ impl Host {
         let Some(cgroup) = self.run_cgroup(key) else { return Ok(None) };
         cgroup.create().map_err(|e| crate::chain::chain(&e))?;
         cgroup.limit_depth().map_err(|e| crate::chain::chain(&e))?;
+        // A sister may have frozen the group: what is started in it would hang before its first instruction.
+        if let Containment::Cgroups { tree, .. } = &self.containment {
+            tree.thaw_above(&cgroup).map_err(|e| crate::chain::chain(&e))?;
+        }
         Ok(Some(cgroup))
     }
 

@@ -99,7 +99,8 @@ impl Host {
         }
         let prefix = format!("{}/{group}/", self.paths.id);
         let listed = |pid: u32| components.iter().any(|c| c.processes.iter().any(|p| p.pid == pid));
-        let strays = self.strays().into_iter().filter(|p| p.marker.starts_with(&prefix) && !listed(p.pid));
+        let strays =
+            self.strays().unwrap_or_default().into_iter().filter(|p| p.marker.starts_with(&prefix) && !listed(p.pid));
         let strays = strays.filter_map(|p| process_of(p.pid)).collect();
         Ok(wire::GroupTree { group: group.to_string(), components, strays })
     }

@@ -9,7 +9,7 @@ use socialweb_core::receipt::{self, Receipt};
 use socialweb_core::{ComponentName, Event, GroupName, Phase, Reaped, Time, Why};
 use socialweb_sys::cgroup::Cgroup;
 use socialweb_sys::fallback;
-use socialweb_sys::process::{self, Proc};
+use socialweb_sys::process::{self, ChaseLimits, Proc};
 use std::time::Duration;
 
 /// How long survivors may take to follow SIGTERM. Shorter than the recipes' own graces: their supervisor is gone, and
@@ -19,6 +19,8 @@ const GRACE: Duration = Duration::from_secs(5);
 const KILL_WAIT: Duration = Duration::from_secs(10);
 /// These are not our children, so the kernel sends us nothing when they end.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// One look for survivors that fork faster than /proc is read.
+const HOPPERS: ChaseLimits = ChaseLimits { longest: Duration::from_millis(400), quiet: Duration::from_millis(10) };
 /// A sweep that nobody waits for and that could not end is tried again after this.
 const RETRY: Duration = Duration::from_secs(10);
 
@@ -43,7 +45,22 @@ impl Host {
     /// ours leave are our own children.
     pub fn find_orphans(&mut self) {
         let prefix = format!("{}/", self.paths.id);
-        for proc in process::find_marked(super::spawn::MARKER, &prefix).unwrap_or_default() {
+        let mut found = match process::find_marked(super::spawn::MARKER, &prefix) {
+            Ok(found) => found,
+            Err(error) => {
+                self.warn(
+                    None,
+                    format!("cannot look for processes of an earlier daemon outside of its cgroups: {error}"),
+                );
+                Vec::new()
+            }
+        };
+        if !self.known_from_state.is_empty() {
+            // What forks faster than that look has no parent any more that would tell us of its dead. It gets no grace.
+            let ours = |pid| process::environ_value(pid, super::spawn::MARKER).filter(|m| m.starts_with(&prefix));
+            found.extend(process::chase(HOPPERS, ours).unwrap_or_default());
+        }
+        for proc in found {
             let name = proc.marker[prefix.len()..].split('/').next().and_then(|g| GroupName::new(g).ok());
             if let Some(group) = name {
                 self.orphans.entry(group).or_default().push(proc);
@@ -79,17 +96,31 @@ impl Host {
         };
         let mut procs = self.orphans.remove(group).unwrap_or_default();
         let prefix = format!("{}/{group}/", self.paths.id);
-        procs.extend(self.strays().into_iter().filter(|p| p.marker.starts_with(&prefix)));
+        procs.extend(self.strays().unwrap_or_default().into_iter().filter(|p| p.marker.starts_with(&prefix)));
+        // One that left the cgroup may fork meanwhile, and its children are not ours.
+        let scan = scan || procs.iter().any(|p| self.left(group, p.pid));
+        if let (Some(cgroup), Containment::Cgroups { tree, .. }) = (&cgroup, &self.containment)
+            && let Err(error) = tree.thaw_above(cgroup)
+        {
+            self.warn(Some(group), crate::chain::chain(&error));
+        }
         if cgroup.is_none() && procs.is_empty() {
             return self.later(group, Event::SurvivorsReaped { found: Vec::new() });
         }
         self.sweeping.insert(group.clone(), Then { began: self.clock.now(), remove_group: false });
-        let survivors = Survivors { prefix, cgroup, scan, procs };
+        let survivors = Survivors { prefix, cgroup, scan, procs, blind: false };
         let (tx, group) = (self.tx.clone(), group.clone());
         tokio::spawn(async move {
             let swept = survivors.end().await;
             let _ = tx.send(Msg::Swept(group, swept));
         });
+    }
+
+    /// True when the process is not in the group's cgroup.
+    fn left(&self, group: &GroupName, pid: u32) -> bool {
+        let Containment::Cgroups { tree, .. } = &self.containment else { return true };
+        let path = process::cgroup(pid).ok().flatten().unwrap_or_default();
+        tree.parts(&path).is_none_or(|parts| parts.first() != Some(&group.as_str()))
     }
 
     /// True when the removal of the group's cgroup has to wait for a sweep; it then follows by itself.
@@ -158,9 +189,11 @@ impl Host {
 struct Survivors {
     prefix: String,
     cgroup: Option<Cgroup>,
-    /// Without cgroups only a scan of /proc finds what is forked meanwhile.
+    /// Without cgroups, and outside of them, only a scan of /proc finds what is forked meanwhile.
     scan: bool,
     procs: Vec<Proc>,
+    /// The latest scan failed.
+    blind: bool,
 }
 
 impl Survivors {
@@ -211,8 +244,9 @@ impl Survivors {
         self.procs.retain(|p| process::alive(p.pid, p.stat.start_time));
         if self.scan {
             let known = |p: &Proc| self.procs.iter().any(|k| k.pid == p.pid);
-            let scanned = process::find_marked(super::spawn::MARKER, &self.prefix).unwrap_or_default();
-            let new: Vec<Proc> = scanned.into_iter().filter(|p| !known(p)).collect();
+            let scanned = process::find_marked(super::spawn::MARKER, &self.prefix);
+            self.blind = scanned.is_err();
+            let new: Vec<Proc> = scanned.unwrap_or_default().into_iter().filter(|p| !known(p)).collect();
             self.procs.extend(new);
         }
         for pid in self.cgroup.as_ref().and_then(|c| c.pids().ok()).unwrap_or_default() {
@@ -251,7 +285,8 @@ impl Survivors {
 
     fn is_gone(&self) -> bool {
         // What cannot be read is not gone (law L14).
-        self.cgroup.as_ref().is_none_or(|c| !c.exists() || !c.populated().unwrap_or(true)) && self.alive().is_empty()
+        let empty = self.cgroup.as_ref().is_none_or(|c| !c.exists() || !c.populated().unwrap_or(true));
+        empty && !self.blind && self.alive().is_empty()
     }
 
     fn stuck(&self) -> String {

@@ -9,6 +9,7 @@
 //! - [`Watcher`] - tells when cgroups become populated or unpopulated, without polling.
 
 mod detect;
+mod freeze;
 mod limits;
 mod mount;
 mod remove;
@@ -16,6 +17,7 @@ mod stat;
 mod watch;
 
 pub use detect::{Support, release_controllers};
+pub use freeze::Still;
 pub use remove::RemoveError;
 pub use stat::{Counters, Usage};
 pub use watch::{WatchId, Watcher};
@@ -197,23 +199,6 @@ impl Cgroup {
             // Read after the pidfd is held: a recycled number would show another cgroup (law L5).
             if process::cgroup(pid).ok().flatten().is_some_and(|p| inside(&p)) {
                 pidfd.send(libc::SIGKILL).map_err(|source| CgroupError::Signal { path: self.path.clone(), source })?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Stops every process here and below from running. Takes effect after the call; cgroup.events says when.
-    pub fn freeze(&self) -> Result<(), CgroupError> {
-        self.write("cgroup.freeze", "1")
-    }
-
-    /// Lets them run again: here, and in every cgroup below, which a member may have frozen by itself. What vanishes
-    /// meanwhile is fine.
-    pub fn thaw(&self) -> Result<(), CgroupError> {
-        for cgroup in self.walk()? {
-            match cgroup.write("cgroup.freeze", "0") {
-                Err(e) if e.is_gone() => {}
-                other => other?,
             }
         }
         Ok(())

@@ -36,7 +36,22 @@ pub fn find_marked(key: &str, value_prefix: &str) -> io::Result<Vec<Proc>> {
     let matches = |pid| environ_value(pid, key).filter(|v| v.starts_with(value_prefix));
     // Cheap look first: a pidfd is opened only for a process that seems to match, and then all is read again.
     let candidates = scan()?.filter(|pid| matches(*pid).is_some());
-    candidates.filter_map(|pid| Proc::pinned(pid, |_| matches(pid)).transpose()).collect()
+    as_far_as_possible(candidates.filter_map(|pid| Proc::pinned(pid, |_| matches(pid)).transpose()))
+}
+
+/// What came before the first error; the error itself only when nothing did. A look at more processes than there are
+/// descriptors gives a part of them: whoever ends those and looks again gets the next part, and never takes "could not
+/// look" for "nobody there".
+pub fn as_far_as_possible<T>(items: impl Iterator<Item = io::Result<T>>) -> io::Result<Vec<T>> {
+    let mut all = Vec::new();
+    for item in items {
+        match item {
+            Ok(item) => all.push(item),
+            Err(error) if all.is_empty() => return Err(error),
+            Err(_) => break,
+        }
+    }
+    Ok(all)
 }
 
 /// The children of this process, living or dead, in no order. With this process as subreaper that is also every orphan
@@ -57,5 +72,8 @@ pub fn children() -> io::Result<Vec<u32>> {
 
 fn children_by_scan() -> io::Result<Vec<u32>> {
     let own = std::process::id();
-    Ok(scan()?.filter(|pid| Stat::of(*pid).is_ok_and(|stat| stat.ppid == own)).collect())
+    // From the end: the newest are the likeliest to be gone by the time of their turn.
+    let mut all: Vec<u32> = scan()?.collect();
+    all.sort_unstable_by(|a, b| b.cmp(a));
+    Ok(all.into_iter().filter(|pid| Stat::of(*pid).is_ok_and(|stat| stat.ppid == own)).collect())
 }

@@ -4,11 +4,13 @@
 //! [`PidFd`], which names one process for ever. Reading /proc by number is made safe by holding a pidfd that was opened
 //! before, and asking it afterwards whether its process is still there: while it is, the number was its own.
 
+mod chase;
 mod marked;
 mod pidfd;
 mod stat;
 
-pub use marked::{Proc, children, find_marked};
+pub use chase::{Limits as ChaseLimits, chase};
+pub use marked::{Proc, as_far_as_possible, children, find_marked};
 pub use pidfd::{PidFd, Sent};
 pub use stat::Stat;
 pub(crate) use stat::printable;
