@@ -28,6 +28,7 @@ pub struct Daemon {
     read_only_cgroups: bool,
     delegated: Option<PathBuf>,
     elsewhere: Option<PathBuf>,
+    prelude: Option<String>,
 }
 
 static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -52,6 +53,7 @@ impl Daemon {
             read_only_cgroups: false,
             delegated: None,
             elsewhere: None,
+            prelude: None,
         };
         for (name, text) in clusters {
             daemon.write_cluster(name, text);
@@ -93,6 +95,12 @@ impl Daemon {
         self
     }
 
+    /// A shell runs this before it becomes the daemon: what whoever starts it leaves behind.
+    pub fn with_prelude(mut self, shell: &str) -> Daemon {
+        self.prelude = Some(shell.into());
+        self
+    }
+
     pub fn write_cluster(&self, name: &str, text: &str) {
         fs::write(self.dir.join("clusters.d").join(format!("{name}.toml")), text).unwrap();
     }
@@ -130,6 +138,10 @@ impl Daemon {
             }
             None => Command::new(PROGRAM),
         };
+        if let Some(prelude) = &self.prelude {
+            command = Command::new("sh");
+            command.args(["-c", &format!("{prelude}; exec \"$0\" \"$@\""), PROGRAM]);
+        }
         if let Some(subtree) = &self.delegated {
             let script = format!(
                 "echo $$ > {}/cgroup.procs; exec setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups \"$0\" \"$@\"",
