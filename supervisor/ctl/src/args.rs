@@ -134,8 +134,15 @@ pub struct WaitArgs {
     #[arg(long)]
     pub no_wait: bool,
     /// Give up waiting after this long; the daemon itself gives up a start after at most an hour
-    #[arg(long, value_name = "DURATION", default_value = "65m", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "DURATION", default_value = "65m", value_parser = patience)]
     pub timeout: Duration,
+}
+
+/// A wait that a clock can be set to.
+fn patience(text: &str) -> Result<Duration, String> {
+    let wait = humantime::parse_duration(text).map_err(|e| e.to_string())?;
+    let longest = Duration::from_secs(366 * 24 * 60 * 60);
+    (wait <= longest).then_some(wait).ok_or_else(|| "it is too long; write at most 366d".to_string())
 }
 
 /// Arguments of `logs`.
@@ -237,5 +244,6 @@ mod tests {
         assert!(Ctl::try_parse_from(["ctl", "stop", "--all", "demo"]).is_err());
         assert!(Ctl::try_parse_from(["ctl", "stop", "--all"]).is_ok());
         assert!(Ctl::try_parse_from(["ctl", "stop", "a", "b", "--timeout", "20m"]).is_ok());
+        assert!(Ctl::try_parse_from(["ctl", "stop", "a", "--timeout", "18446744073709551615s"]).is_err());
     }
 }

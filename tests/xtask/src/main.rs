@@ -10,12 +10,14 @@
 //! - [`mod@test`]: all tests, with counted skips.
 //! - [`check`]: all checks, with all failures listed.
 //! - [`mod@bench`]: the bounds on speed and size.
+//! - [`fuzz`]: the property tests with fresh seeds.
 //! - [`bump`]: the upgrade of the upstream pins.
 #![forbid(unsafe_code)]
 
 mod bench;
 mod bump;
 mod check;
+mod fuzz;
 mod repo;
 mod run;
 mod setup;
@@ -54,6 +56,8 @@ enum Verb {
         #[arg(long)]
         fast: bool,
     },
+    /// Try the property tests on fresh inputs, more with every round
+    Fuzz(fuzz::Args),
     /// Measure time to Ready, spawning and idling against their bounds
     Bench(bench::Args),
     /// Prepare an upgrade of Kubernetes in components/upstream
@@ -83,6 +87,7 @@ fn main() -> ExitCode {
         Verb::Keep => up::keep(),
         Verb::Test(args) => test::test(&args),
         Verb::Check { fast } => check::check(if fast { check::Extent::Fast } else { check::Extent::All }),
+        Verb::Fuzz(args) => fuzz::fuzz(&args),
         Verb::Bench(args) => bench::bench(&args),
         Verb::BumpKube { version } => bump::bump(&version),
         Verb::Setup { no_install, k3s } => setup::setup(setup::Install::unless(no_install), k3s),

@@ -10,6 +10,9 @@ pub mod receipt;
 pub mod status;
 pub mod tree;
 
+#[cfg(test)]
+mod properties;
+
 use crate::args::Format;
 use crate::exit::CtlError;
 use comfy_table::{Table, presets};
@@ -58,18 +61,26 @@ pub fn clean_lines(text: &str) -> Cow<'_, str> {
 }
 
 fn spell_out(text: &str, harmless: impl Fn(char) -> bool) -> Cow<'_, str> {
-    if !text.chars().any(|c| c.is_control() && !harmless(c)) {
+    let obeyed = |c: char| (c.is_control() && !harmless(c)) || turns_text(c);
+    if !text.chars().any(obeyed) {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len() + 16);
     for c in text.chars() {
-        if c.is_control() && !harmless(c) {
-            let _ = write!(out, "\\x{:02x}", c as u32);
-        } else {
-            out.push(c);
-        }
+        // Writing to a String cannot fail.
+        let _ = match c as u32 {
+            code if obeyed(c) && code < 0x100 => write!(out, "\\x{code:02x}"),
+            code if obeyed(c) => write!(out, "\\u{{{code:x}}}"),
+            _ => write!(out, "{c}"),
+        };
     }
     Cow::Owned(out)
+}
+
+/// No control character, and yet the terminal shows the text around it elsewhere: the marks that turn the direction of
+/// writing, and the separators of lines and paragraphs.
+fn turns_text(c: char) -> bool {
+    matches!(c, '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Columns without lines between them, two spaces apart.
@@ -141,6 +152,7 @@ mod tests {
         assert_eq!(clean("plain\ttext"), "plain\ttext");
         assert_eq!(clean("\x1b[2J\u{9b}1m\r\nx\x07"), "\\x1b[2J\\x9b1m\\x0d\\x0ax\\x07");
         assert_eq!(clean_lines("a\n\x1b"), "a\n\\x1b");
+        assert_eq!(clean("exe.\u{202e}txt"), "exe.\\u{202e}txt");
         assert!(!grid(&["A"], vec![vec!["\x1b]0;title\x07".into()]]).contains('\x1b'));
     }
 }

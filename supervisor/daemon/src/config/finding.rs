@@ -38,24 +38,36 @@ pub struct Finding {
 impl Finding {
     /// An error at a place.
     pub fn error(path: &Path, position: Option<Position>, message: impl Into<String>) -> Self {
-        Finding { path: path.to_owned(), position, severity: Severity::Error, message: message.into() }
+        Finding { path: path.to_owned(), position, severity: Severity::Error, message: printable(&message.into()) }
     }
 
     /// A warning about a whole file or folder.
     pub fn warning(path: &Path, message: impl Into<String>) -> Self {
-        Finding { path: path.to_owned(), position: None, severity: Severity::Warning, message: message.into() }
+        Finding {
+            path: path.to_owned(),
+            position: None,
+            severity: Severity::Warning,
+            message: printable(&message.into()),
+        }
     }
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:", self.path.display())?;
+        write!(f, "{}:", printable(&self.path.to_string_lossy()))?;
         if let Some(at) = self.position {
             write!(f, "{}:{}:", at.line, at.column)?;
         }
         let mark = if self.severity == Severity::Warning { " warning:" } else { "" };
         write!(f, "{mark} {}", self.message)
     }
+}
+
+/// Text out of a file, or a file's name, with its control characters spelled out: a message is one line, and no terminal
+/// obeys it.
+fn printable(text: &str) -> String {
+    let spelled = |c: char| c.is_control().then(|| c.escape_default().to_string());
+    text.chars().map(|c| spelled(c).unwrap_or_else(|| c.to_string())).collect()
 }
 
 /// One file that cannot be used, with all that was found in it: at least one finding. Displayed one finding a line.

@@ -12,6 +12,9 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, JsonSchema)]
 pub struct HumanDuration(#[schemars(with = "String")] pub Duration);
 
+/// A year. Longer waits are slips of the pen, and sums of them would not fit into a Duration, nor a clock.
+const LONGEST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+
 /// A number of bytes: 1048576 or "1MiB".
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Size(pub u64);
@@ -68,7 +71,11 @@ impl Written for HumanDuration {
     const EXPECTED: &'static str = "a duration in quotes such as \"30s\" or \"2m\"";
     fn text(text: &str) -> Result<Self, String> {
         let bad = || format!("{text:?} is no duration; write {}", Self::EXPECTED);
-        humantime::parse_duration(text).map(HumanDuration).map_err(|_| bad())
+        let duration = humantime::parse_duration(text).map_err(|_| bad())?;
+        match duration <= LONGEST {
+            true => Ok(HumanDuration(duration)),
+            false => Err(format!("{text:?} is too long; write at most \"366d\"")),
+        }
     }
 }
 

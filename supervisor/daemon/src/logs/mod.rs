@@ -33,4 +33,6 @@ pub use pump::{PIPES_PER_TURN, Pump, READ, Turn};
 pub use store::{Counters, LogError, Logs, Options, PipeId, Sink, Tail, Watch};
 
 #[cfg(test)]
+mod properties;
+#[cfg(test)]
 mod tests;

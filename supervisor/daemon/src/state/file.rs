@@ -145,6 +145,10 @@ pub trait Record: Serialize + DeserializeOwned {
     const SCHEMA: u32;
     /// What it is, for messages: "the group record".
     const WHAT: &'static str;
+    /// Why a whole record is not to be believed under this path: it is another's, copied or moved there.
+    fn misplaced(&self, _path: &Path) -> Option<String> {
+        None
+    }
 }
 
 /// What was found under a record's name.
@@ -224,7 +228,7 @@ pub fn load_record<T: Record>(path: &Path) -> Result<Loaded<T>, LoadError> {
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Loaded::Absent),
         Err(source) => return Err(LoadError::Read { path: path.to_owned(), source }),
     };
-    match parse(&bytes) {
+    match parse_at(path, &bytes) {
         Ok(record) => Ok(Loaded::Found(record)),
         Err(why) => match set_aside(path) {
             Ok(moved_to) => Ok(Loaded::SetAside(SetAside { what: T::WHAT, path: path.to_owned(), moved_to, why })),
@@ -233,8 +237,13 @@ pub fn load_record<T: Record>(path: &Path) -> Result<Loaded<T>, LoadError> {
     }
 }
 
-/// Understands a record, or says in words why not.
-pub(crate) fn parse<T: Record>(bytes: &[u8]) -> Result<T, String> {
+/// Understands the record of a path, or says in words why not.
+pub(super) fn parse_at<T: Record>(path: &Path, bytes: &[u8]) -> Result<T, String> {
+    let record: T = parse(bytes)?;
+    record.misplaced(path).map_or(Ok(record), Err)
+}
+
+fn parse<T: Record>(bytes: &[u8]) -> Result<T, String> {
     let value: Value = serde_json::from_slice(bytes).map_err(|e| format!("not JSON: {e}"))?;
     match value.get("schema").and_then(Value::as_u64) {
         Some(n) if n == u64::from(T::SCHEMA) => {}

@@ -3,7 +3,7 @@
 //! Each group's ports also stand in its own record, which is written first and is the truth; this file is the index
 //! over all of them. So a lost or corrupt `leases.json` is rebuilt from the records and no port moves.
 
-use super::file::{Fsync, LoadError, Loaded, Record, WriteError, load_record, parse, save_record};
+use super::file::{Fsync, LoadError, Loaded, Record, WriteError, load_record, parse_at, save_record};
 use super::ports::{LeaseOptions, PortRole};
 use super::{GroupRecord, Layout};
 use serde::{Deserialize, Serialize};
@@ -126,11 +126,12 @@ impl Leases {
         let groups = self.layout.list_groups().map_err(|source| LeaseError::Groups { path, source })?;
         for group in groups {
             // Only a look: a bad record is moved aside, with its warning, by whoever loads it for use.
-            let bytes = match super::file::read_regular(&self.layout.record(&group)) {
+            let path = self.layout.record(&group);
+            let bytes = match super::file::read_regular(&path) {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
                 other => other.unwrap_or_default(),
             };
-            match parse::<GroupRecord>(&bytes) {
+            match parse_at::<GroupRecord>(&path, &bytes) {
                 Ok(record) => self.adopt(&group, &record.ports).unwrap_or_else(|e| warnings.push(e.to_string())),
                 Err(_) if self.of(&group).is_empty() => warnings.push(format!(
                     "no record and no lease tells the ports of group {group}; it gets new ones when it starts"

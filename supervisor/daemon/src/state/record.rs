@@ -5,6 +5,7 @@ use super::{Layout, unix_now};
 use serde::{Deserialize, Serialize};
 use socialweb_core::GroupName;
 use std::collections::BTreeMap;
+use std::path::Path;
 
 /// Whether a declared group is to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,6 +38,11 @@ pub struct GroupRecord {
 impl Record for GroupRecord {
     const SCHEMA: u32 = 1;
     const WHAT: &'static str = "the group record";
+    /// Believed, it would be written into the other group's folder, and its ports would be taken for this one's.
+    fn misplaced(&self, path: &Path) -> Option<String> {
+        let own = path.parent().and_then(Path::file_name).is_some_and(|folder| folder == self.name.as_str());
+        (!own).then(|| format!("it is the record of group {}", self.name))
+    }
 }
 
 impl GroupRecord {

@@ -340,3 +340,4 @@ fn few_ports() -> LeaseOptions {
 }
 
 mod leases;
+mod properties;

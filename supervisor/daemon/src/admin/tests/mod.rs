@@ -4,4 +4,5 @@ mod api;
 mod bounds;
 mod hostile;
 mod peers;
+mod properties;
 mod world;

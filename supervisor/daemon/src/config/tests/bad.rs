@@ -251,6 +251,10 @@ fn probes_take_only_the_keys_of_their_kind() {
         "kind = \"one-shot\"\nliveness = { kind = \"notify\" }",
         "6:1: component a: a one-shot has no liveness: its end is its proof; remove this",
     );
+    check(
+        "stop = { grace = \"18446744073709551615s\" }",
+        "5:18: \"component.stop.grace\": \"18446744073709551615s\" is too long; write at most \"366d\"",
+    );
     check("readiness = { interval = \"1ms\" }", "5:26: component a: is too short; write at least \"10ms\"");
 }
 

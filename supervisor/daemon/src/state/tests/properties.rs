@@ -1,0 +1,60 @@
+//! For any bytes under a record's name: nothing panics and nothing is lost.
+
+use super::*;
+use socialweb_property::holds;
+use socialweb_property::proptest::collection::vec;
+use socialweb_property::proptest::prelude::*;
+
+/// A good record and what may become of it on a bad disk.
+fn damaged() -> impl Strategy<Value = Vec<u8>> {
+    let good = serde_json::to_vec_pretty(&json!({
+        "schema": 1, "name": "web", "created_at": 1, "ports": {"https": 61000}, "generation": 3, "desired": "up"
+    }));
+    let good = good.unwrap();
+    let len = good.len();
+    let (cut, flipped, whole) = (good.clone(), good.clone(), good);
+    prop_oneof![
+        Just(whole),
+        (0..len).prop_map(move |end| cut[..end].to_vec()),
+        (0..len, any::<u8>()).prop_map(move |(at, byte)| {
+            let mut bytes = flipped.clone();
+            bytes[at] = byte;
+            bytes
+        }),
+        vec(any::<u8>(), 0..100),
+        any::<(u64, i64)>()
+            .prop_map(|(schema, n)| json!({"schema": schema, "name": "web", "generation": n}).to_string().into_bytes()),
+        "[a-z0-9-]{0,5}".prop_map(|name| {
+            let value =
+                json!({"schema": 1, "name": name, "created_at": 1, "ports": {}, "generation": 3, "desired": "up"});
+            value.to_string().into_bytes()
+        }),
+    ]
+}
+
+#[test]
+fn any_bytes_in_place_of_a_record_are_read_or_kept_aside_as_they_were() {
+    let home = Home::new();
+    let state = home.open();
+    let web = group("web");
+    let folder = state.ensure_group(&web).unwrap();
+    let path = state.layout().record(&web);
+    holds(damaged(), |bytes| {
+        fs::write(&path, &bytes).unwrap();
+        match GroupRecord::load(state.layout(), &web).unwrap() {
+            Loaded::Found(record) => {
+                prop_assert_eq!(&record.name, &web, "it would be written into another group's folder");
+                prop_assert_eq!(fs::read(&path).unwrap(), bytes);
+            }
+            Loaded::Absent => prop_assert!(false, "it is there"),
+            Loaded::SetAside(aside) => {
+                prop_assert!(!path.exists());
+                prop_assert_eq!(fs::read(&aside.moved_to).unwrap(), bytes);
+                prop_assert!(!aside.why.is_empty());
+                fs::remove_file(&aside.moved_to).unwrap();
+            }
+        }
+        prop_assert!(names(&folder).iter().all(|name| !name.contains("corrupt")), "nothing else is made");
+        Ok(())
+    });
+}
