@@ -1,7 +1,9 @@
 //! `check`: every rule that a machine can hold us to. All steps run; all failures are listed at the end, not the first.
 //!
-//! - [`tree`]: ASCII, and no paths of the machine that somebody happened to work on. [`units`]: the systemd units.
+//! - [`tree`]: ASCII, and no paths of the machine that somebody happened to work on. [`promises`]: docs/promises.md
+//!   names what exists. [`units`]: the systemd units.
 
+mod promises;
 mod tree;
 mod units;
 
@@ -31,12 +33,18 @@ enum Outcome {
 
 type Step = (&'static str, fn(&Repo) -> Result<Outcome>);
 
-const FAST: &[Step] =
-    &[("ascii and paths", ascii), ("fmt", fmt), ("clippy", clippy), ("unit tests of the core", core_tests)];
+const FAST: &[Step] = &[
+    ("ascii and paths", ascii),
+    ("promises", promises::verify),
+    ("fmt", fmt),
+    ("clippy", clippy),
+    ("unit tests of the core", core_tests),
+];
 
 /// The Go steps come last: a Go build that runs meanwhile then had time to fill the cache.
 const ALL: &[Step] = &[
     ("ascii and paths", ascii),
+    ("promises", promises::verify),
     ("fmt", fmt),
     ("clippy", clippy),
     ("docs", docs),
