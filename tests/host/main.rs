@@ -7,6 +7,7 @@ mod support;
 
 mod bad_input;
 mod control;
+mod limits;
 mod trouble;
 
 /// No journal, so that a machine with one and a machine without one behave alike.

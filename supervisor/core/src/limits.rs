@@ -140,6 +140,17 @@ impl Limits {
         }
     }
 
+    /// Sets one bound.
+    pub fn set(&mut self, bound: Bound, value: Option<u64>) {
+        *match bound {
+            Bound::MemoryMax => &mut self.memory_max,
+            Bound::MemoryHigh => &mut self.memory_high,
+            Bound::Cpu => &mut self.cpu_millis,
+            Bound::PidsMax => &mut self.pids_max,
+            Bound::IoWeight => &mut self.io_weight,
+        } = value;
+    }
+
     /// The bounds in which two differ.
     pub fn changed(&self, other: &Limits) -> Vec<Bound> {
         Bound::ALL.into_iter().filter(|b| self.of(*b) != other.of(*b)).collect()

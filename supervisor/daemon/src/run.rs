@@ -149,6 +149,7 @@ fn assemble(
         more_children: false,
         said_foreign: false,
         said_blind: false,
+        watches_cores: false,
         notify_broken: false,
         stuck_since: None,
         orphans: HashMap::new(),

@@ -136,9 +136,21 @@ fn heading(out: &mut String, group: &GroupStatus, wide: bool) {
         line("last start", &start_time(group));
         line("stop limit", &age(group.stop_deadline_s));
     }
+    let bounds: Vec<String> = group.bounds.iter().map(|(name, value)| bound(name, *value)).collect();
+    line("bounds", &bounds.join(", "));
+    line("not bound", &group.bounds_missing.join(", "));
     for survivor in &group.survivors {
         let found = format!("pid {} ({}), {}", survivor.pid, survivor.command, survivor.by);
         line("survivor", &found);
+    }
+}
+
+/// A bound in its unit.
+fn bound(name: &str, value: u64) -> String {
+    match name.rsplit('.').next() {
+        Some("memory_max" | "memory_high") => format!("{name} {}", memory(Some(value))),
+        Some("cpu") => format!("{name} {}.{:03} cores", value / 1000, value % 1000),
+        _ => format!("{name} {value}"),
     }
 }
 

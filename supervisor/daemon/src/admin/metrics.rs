@@ -1,7 +1,7 @@
 //! Status as Prometheus text (format 0.0.4). No library: all numbers are at hand, and the format is a few lines.
 
 use super::command::Counters;
-use socialweb_wire::{GroupStatus, HostStatus, Phase};
+use socialweb_wire::{GroupStatus, HostStatus, Phase, Usage};
 use std::fmt::{Display, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,6 +11,7 @@ pub fn render(status: &HostStatus, counters: &Counters) -> String {
     host(&mut page, status);
     groups(&mut page, &status.groups);
     components(&mut page, &status.groups);
+    usage(&mut page, &status.groups);
     admin(&mut page, counters);
     page.text
 }
@@ -123,6 +124,55 @@ fn components(page: &mut Page, groups: &[GroupStatus]) {
         if let Some(usec) = component.cpu_usec {
             page.sample("component_cpu_seconds_total", &labels, seconds(usec, 1_000_000));
         }
+    }
+}
+
+/// A counter of [`Usage`]: its name, kind and help, and where it is.
+type Counted = (&'static str, &'static str, &'static str, fn(&Usage) -> Option<f64>);
+
+const COUNTED: [Counted; 8] = [
+    ("memory_bytes", "gauge", "Memory, page cache included, as its cgroup counts it.", |u| bytes(u.memory_bytes)),
+    ("memory_peak_bytes", "gauge", "The most memory that it ever took.", |u| bytes(u.memory_peak_bytes)),
+    ("cgroup_cpu_seconds_total", "counter", "CPU time of its cgroup.", |u| usec(u.cpu_usec)),
+    ("cpu_throttled_seconds_total", "counter", "Time for which its cpu bound held it back.", |u| {
+        usec(u.cpu_throttled_usec)
+    }),
+    ("pids", "gauge", "Processes and threads.", |u| bytes(u.pids)),
+    ("io_read_bytes_total", "counter", "Bytes read from block devices.", |u| bytes(u.io_read_bytes)),
+    ("io_written_bytes_total", "counter", "Bytes written to block devices.", |u| bytes(u.io_write_bytes)),
+    ("oom_kills_total", "counter", "Processes that the kernel ended, out of memory.", |u| bytes(u.oom_kills)),
+];
+
+fn bytes(value: Option<u64>) -> Option<f64> {
+    value.map(|n| n as f64)
+}
+
+fn usec(value: Option<u64>) -> Option<f64> {
+    value.map(|n| seconds(n, 1_000_000))
+}
+
+/// What cgroups count of groups and of components. A family without a sample is left out: no controller counts it here.
+fn usage(page: &mut Page, groups: &[GroupStatus]) {
+    for (name, kind, help, of) in COUNTED {
+        let counted = groups.iter().filter_map(|g| Some((g, of(&g.usage)?)));
+        for (n, (group, value)) in counted.enumerate() {
+            if n == 0 {
+                page.family(&format!("group_{name}"), kind, help);
+            }
+            page.sample(&format!("group_{name}"), &[("group", &group.name)], value);
+        }
+        let all = groups.iter().flat_map(|g| g.components.iter().map(move |c| (g, c)));
+        for (n, (group, component, value)) in all.filter_map(|(g, c)| Some((g, c, of(&c.usage)?))).enumerate() {
+            if n == 0 {
+                page.family(&format!("component_{name}"), kind, help);
+            }
+            let labels = [("group", group.name.as_str()), ("component", component.name.as_str())];
+            page.sample(&format!("component_{name}"), &labels, value);
+        }
+    }
+    page.family("group_bounds_missing", "gauge", "Bounds that the cluster file wants and this host does not keep.");
+    for group in groups {
+        page.sample("group_bounds_missing", &[("group", &group.name)], group.bounds_missing.len());
     }
 }
 

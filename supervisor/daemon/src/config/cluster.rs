@@ -140,10 +140,18 @@ fn check_top(cluster: &ClusterConfig) -> Vec<Finding> {
             for (key, _) in tenant_only.iter().filter(|(_, set)| *set) {
                 refuse(&[(*key).into()], format!("\"{key}\" is for tenants and has no effect with kind = \"exec\"; remove it"));
             }
+            for (name, _) in file.limits.each().into_iter().filter(|(_, table)| **table != Default::default()) {
+                let message = "is for tenants; give the component its own limits = { ... }";
+                refuse(&["limits".into(), name.into()], format!("\"limits.{name}\" {message}"));
+            }
             if file.component.is_empty() {
                 refuse(&[], "an exec group needs at least one [[component]] with name and argv".into());
             }
         }
+    }
+    for (way, message) in file.limits.faults() {
+        let steps: Vec<Step<'_>> = std::iter::once("limits").chain(way.iter().copied()).map(Step::Key).collect();
+        refuse(&steps, format!("\"limits.{}\" {message}", way.join(".")));
     }
     for (i, san) in file.tls_san.iter().enumerate() {
         let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':' | '*');

@@ -1,6 +1,7 @@
 //! The keys of a cluster file, as serde reads them and as `config schema` shows them. What they must obey together is
 //! in [`super::cluster`].
 
+use super::limits::{GroupLimitsFile, LimitsFile};
 use super::tenant::TenantTimeouts;
 use super::value::{HumanDuration, SignalName};
 use schemars::JsonSchema;
@@ -38,6 +39,9 @@ pub struct ClusterFile {
     /// Deadlines of the whole bring-up.
     #[serde(default)]
     pub bringup: BringupFile,
+    /// What the group may take of the host.
+    #[serde(default)]
+    pub limits: GroupLimitsFile,
     /// Programs: all of an exec group, or what a tenant runs beside its own.
     #[serde(default)]
     pub component: Vec<ComponentFile>,
@@ -132,8 +136,11 @@ pub struct ComponentFile {
     pub ports: Vec<String>,
     /// Limit of open files. Default: the daemon's own hard limit.
     pub nofile: Option<u64>,
-    /// oom_score_adj, -1000 to 1000. Default: the daemon's own.
+    /// oom_score_adj, -1000 to 1000. Default: by its rank, later ones die first.
     pub oom_score_adj: Option<i32>,
+    /// What it may take of the host.
+    #[serde(default)]
+    pub limits: LimitsFile,
 }
 
 /// service or one-shot.

@@ -52,7 +52,7 @@ impl<'a> Builder<'a> {
             restart: restart(file.restart),
             backoff: self.backoff(),
             stop: self.stop(),
-            limits: Default::default(),
+            limits: file.limits.bounds(),
         };
         if let Probe::Unix { path } = &spec.readiness.probe {
             spec.launch.stale_sockets.push(path.clone());
@@ -112,6 +112,9 @@ impl<'a> Builder<'a> {
         if file.nofile.is_some_and(|n| n < 16) {
             self.fault(&["nofile".into()], "\"nofile\" must be at least 16");
         }
+        for (key, message) in file.limits.faults() {
+            self.fault(&["limits".into(), key.into()], format!("\"limits.{key}\" {message}"));
+        }
         if file.kind == ComponentKind::OneShot && file.liveness.is_some() {
             self.fault(&["liveness".into()], "a one-shot has no liveness: its end is its proof; remove this");
         }
@@ -141,6 +144,7 @@ impl<'a> Builder<'a> {
         }
         launch.nofile = file.nofile;
         launch.oom_score_adj = file.oom_score_adj;
+        launch.core_limit = file.limits.core_max.map_or(0, |size| size.0);
         launch
     }
 

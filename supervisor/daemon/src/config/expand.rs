@@ -90,7 +90,7 @@ pub fn expand(cluster: &ClusterConfig, context: &Context<'_>) -> Result<Expanded
     components.shrink_to_fit();
     graph::check(&components).map_err(|e| graph_error(cluster, &e))?;
     let (ports, bringup) = (context.ports.clone(), bringup(&cluster.file.bringup));
-    let (limits, cores) = Default::default();
+    let (limits, cores) = (cluster.file.limits.bounds(), cluster.file.limits.cores());
     let spec = GroupSpec { name: cluster.name.clone(), ports, components, bringup, limits, cores };
     Ok(Expanded { spec, server })
 }

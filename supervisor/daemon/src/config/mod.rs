@@ -16,6 +16,7 @@
 //! - `folder`: the folder as a source of clusters and law L7; [`read_folder`].
 //! - `cluster_file`, `cluster`: a cluster file's keys, and what they must obey together; [`load_cluster`], [`port_roles`].
 //! - `component`, `probe`, `words`: a `[[component]]` to a spec.
+//! - `limits`: what a group and a component may take of the host.
 //! - `tenant`: the tenant's own components, from the recipe rooms.
 //! - `binaries`: where programs are.
 //! - `expand`: ports and host in, [`socialweb_core::GroupSpec`] out.
@@ -32,6 +33,7 @@ mod env;
 mod expand;
 mod finding;
 mod folder;
+mod limits;
 mod locate;
 mod probe;
 mod read;
@@ -54,7 +56,8 @@ pub use env::Env;
 pub use expand::{Context, Expanded, expand};
 pub use finding::{ConfigError, Finding, Position, Severity};
 pub use folder::{Declared, SourceState, read_folder};
-pub use locate::locate;
+pub use limits::{GroupLimitsFile, LimitsFile};
+pub use locate::{locate, locate_group};
 pub use socialweb_k3s::Flavour;
 pub use source::{MAX_FILE, Source, Step};
 pub use tenant::{TenantTimeouts, Timeouts, port_roles as tenant_port_roles};

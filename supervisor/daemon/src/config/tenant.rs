@@ -220,11 +220,14 @@ pub(super) fn components(
     Ok((components, server))
 }
 
-/// The files' wishes: timeouts of supervisor.toml, then of the cluster file, and whether liveness is asked for.
+/// The files' wishes: timeouts of supervisor.toml, then of the cluster file, limits, and whether liveness is asked for.
 fn settle(spec: &mut ComponentSpec, cluster: &ClusterConfig, context: &Context<'_>) {
     let name = spec.name.as_str().to_owned();
     context.defaults.timeouts.of(&name).apply(spec);
     cluster.file.timeouts.of(&name).apply(spec);
+    let limits = cluster.file.limits.of(&name);
+    spec.limits = limits.bounds();
+    spec.launch.core_limit = limits.core_max.map_or(spec.launch.core_limit, |size| size.0);
     if !cluster.file.liveness.unwrap_or(context.defaults.liveness) {
         spec.liveness = None;
     }

@@ -11,6 +11,7 @@ mod examples;
 mod expansion;
 mod hostile;
 mod l7;
+mod limits;
 mod properties;
 
 fn group(name: &str) -> GroupName {

@@ -1,4 +1,4 @@
-//! The small values of config files: durations, sizes, signals, port ranges and limits, each with its own text.
+//! The small values of config files: durations, sizes, cores, signals, port ranges and limits, each with its own text.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -19,6 +19,10 @@ const LONGEST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Size(pub u64);
 
+/// Processor time in cores, held in thousandths: 2, 0.5 or "1.5".
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cores(pub u64);
+
 /// A signal by its name, with or without SIG.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
 pub struct SignalName(#[schemars(with = "String")] pub i32);
@@ -38,6 +42,9 @@ trait Written: Sized {
     fn number(_: u64) -> Option<Self> {
         None
     }
+    fn decimal(_: f64) -> Option<Self> {
+        None
+    }
 }
 
 struct WrittenVisitor<T>(PhantomData<T>);
@@ -54,6 +61,9 @@ impl<T: Written> Visitor<'_> for WrittenVisitor<T> {
         let value = u64::try_from(number).ok().and_then(T::number);
         value.ok_or_else(|| E::invalid_value(serde::de::Unexpected::Signed(number), &self))
     }
+    fn visit_f64<E: Error>(self, number: f64) -> Result<T, E> {
+        T::decimal(number).ok_or_else(|| E::invalid_value(serde::de::Unexpected::Float(number), &self))
+    }
 }
 
 macro_rules! deserialize_written {
@@ -65,7 +75,7 @@ macro_rules! deserialize_written {
         }
     )*};
 }
-deserialize_written!(HumanDuration Size SignalName PortRange Limit);
+deserialize_written!(HumanDuration Size Cores SignalName PortRange Limit);
 
 impl Written for HumanDuration {
     const EXPECTED: &'static str = "a duration in quotes such as \"30s\" or \"2m\"";
@@ -96,6 +106,21 @@ impl Written for Size {
     }
     fn number(number: u64) -> Option<Self> {
         Some(Size(number))
+    }
+}
+
+impl Written for Cores {
+    const EXPECTED: &'static str = "a number of cores such as 2 or 0.5";
+    fn text(text: &str) -> Result<Self, String> {
+        let number = text.trim().parse().ok().and_then(Self::decimal);
+        number.ok_or_else(|| format!("{text:?} is no number of cores; write {}", Self::EXPECTED))
+    }
+    fn number(number: u64) -> Option<Self> {
+        number.checked_mul(1000).map(Cores)
+    }
+    fn decimal(number: f64) -> Option<Self> {
+        // More cores than a float counts exactly are no bound of any host.
+        (number.is_finite() && (0.0..1e9).contains(&number)).then(|| Cores((number * 1000.0).round() as u64))
     }
 }
 
@@ -158,3 +183,15 @@ macro_rules! number_or_text {
 }
 number_or_text!(Size);
 number_or_text!(Limit);
+
+impl JsonSchema for Cores {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Cores".into()
+    }
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "description": <Cores as Written>::EXPECTED,
+            "anyOf": [{ "type": "number", "minimum": 0 }, { "type": "string" }]
+        })
+    }
+}

@@ -193,6 +193,8 @@ impl Host {
             Msg::Said(key, saying) => self.said(&key, saying),
             Msg::ExecProbe(ask) => self.start_probe(ask),
             Msg::Hunted(bag) => self.hunted(bag),
+            Msg::Cores(group, found) => self.cores_found(&group, &found),
+            Msg::LookForCores => self.look_for_all_cores(),
             Msg::Again(Again::RemoveRun(key, tries)) => self.remove_run(&key, tries),
             Msg::Again(Again::RemoveGroup(group, tries)) => self.remove_group(&group, tries),
             Msg::Again(Again::Sweep(group)) => self.reap_survivors(&group),

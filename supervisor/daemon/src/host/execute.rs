@@ -52,6 +52,7 @@ impl Host {
         };
         let runtime = self.paths.runtime.join(group.as_str());
         let made = made.and_then(|()| make_private(&runtime));
+        self.begin_limits(group);
         self.later(group, made.map_or_else(|error| Event::CgroupFailed { error }, |()| Event::CgroupMade));
     }
 

@@ -10,6 +10,7 @@
 //! - [`spawn`] - a launch becomes a process.
 //! - [`ladder`] - signal, kill, wait for empty; [`mod@remove`] - the last rung.
 //! - [`exits`] - the one owner of waits; strays. [`hunt`] - strays that fork faster than a look takes.
+//! - [`limits`] - bounds, and what is taken; [`cores`] - core dumps and their budget.
 //! - [`sweep`] - survivors of an earlier daemon.
 //! - [`watch`] - readiness, liveness, progress, notify datagrams.
 //! - [`reload`] - sources become declarations.
@@ -18,12 +19,14 @@
 //! - [`say`] - events and status for people, journal and systemd.
 
 pub(crate) mod answer;
+pub(crate) mod cores;
 pub(crate) mod drive;
 pub(crate) mod execute;
 pub(crate) mod exits;
 pub(crate) mod feeds;
 pub(crate) mod hunt;
 pub(crate) mod ladder;
+pub(crate) mod limits;
 pub(crate) mod live;
 pub(crate) mod reload;
 pub(crate) mod remove;
@@ -71,6 +74,10 @@ pub(crate) enum Msg {
     Said(Key, watch::Saying),
     /// A prober wants a program run in its run's cgroup.
     ExecProbe(watch::ExecAsk),
+    /// A look for a group's core dumps ended.
+    Cores(GroupName, cores::Found),
+    /// It is time to look for core dumps.
+    LookForCores,
     /// A removal or a sweep may be tried again.
     Again(Again),
     /// A hunt for what left its run ended.
@@ -128,6 +135,10 @@ pub(crate) struct Held {
     pub last_start_ms: Option<u64>,
     /// Set by `ctl delete`: its data goes when it is down.
     pub delete: bool,
+    /// Bounds that the kernel has for it, and those that it has not.
+    pub in_force: limits::InForce,
+    /// Somebody looks for its core dumps.
+    pub core_look: cores::Looking,
     /// Strays that were ended outside any run, for the receipt.
     pub strays: Vec<socialweb_core::Reaped>,
 }
@@ -178,6 +189,8 @@ pub(crate) struct Host {
     pub said_foreign: bool,
     /// Our own children could not be looked at, and that was said.
     pub said_blind: bool,
+    /// Core dumps are looked for now and then.
+    pub watches_cores: bool,
     /// The notify socket failed for good.
     pub notify_broken: bool,
     /// Since when a shutdown waits for nothing but what cannot be killed.
@@ -336,6 +349,8 @@ impl Host {
             start_began: None,
             last_start_ms: None,
             delete: false,
+            in_force: limits::InForce::default(),
+            core_look: cores::Looking::No,
             strays: Vec::new(),
         };
         self.groups.insert(name, Box::new(held));

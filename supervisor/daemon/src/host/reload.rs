@@ -179,6 +179,8 @@ impl Host {
         if !same {
             self.feed(group, Event::Declared { spec: Box::new(expanded.spec) });
         }
+        self.change_limits(group);
+        self.watch_cores(group);
         let parked_by_operator = self.groups.get(group).is_some_and(|h| h.record.desired == Desired::ParkedByOperator);
         match (cluster.running(), was_declared && was_running) {
             (true, false) if !parked_by_operator && !self.stopping => {
@@ -258,16 +260,21 @@ fn describe(
     }
     let parts = plan::diff(old, new);
     let effect = parts.iter().map(|p| effect(p.effect)).max();
-    let group_keys = (old.bringup != new.bringup).then(|| wire::PlannedChange {
-        component: None,
-        key: "bringup".into(),
-        file: Some(cluster.source.path().display().to_string()),
-        line: None,
-        effect: wire::Effect::InPlace,
-    });
-    let effect = effect.or(group_keys.as_ref().map(|_| wire::Effect::InPlace))?;
-    let changes = parts.iter().flat_map(|p| planned(cluster, p)).chain(group_keys).collect();
+    let whole = plan::diff_group(old, new);
+    let effect = whole.iter().map(|c| self::effect(c.effect)).chain(effect).max()?;
+    let whole = whole.iter().map(|change| planned_whole(cluster, change));
+    let changes = whole.chain(parts.iter().flat_map(|p| planned(cluster, p))).collect();
     Some(wire::GroupPlan { group, effect, changes })
+}
+
+fn planned_whole(cluster: &ClusterConfig, change: &plan::Change) -> wire::PlannedChange {
+    wire::PlannedChange {
+        component: None,
+        key: change.key.clone(),
+        file: Some(cluster.source.path().display().to_string()),
+        line: config::locate_group(cluster, &change.key).map(|p| p.line),
+        effect: effect(change.effect),
+    }
 }
 
 fn planned(cluster: &ClusterConfig, part: &plan::ComponentPlan) -> Vec<wire::PlannedChange> {

@@ -26,6 +26,7 @@ impl Host {
                 if let Some(live) = self.births.remove(key) {
                     self.logs.finish(live.pipe);
                 }
+                self.look_for_cores(&key.group);
                 let (component, birth) = (key.component.clone(), key.birth);
                 self.later(&key.group, Event::CgroupRemoved { component, birth });
             }
@@ -68,6 +69,9 @@ impl Host {
             }
             Err(e) => Event::GroupStuck { what: crate::chain::chain(&e) },
         };
+        if event == Event::GroupRemoved {
+            self.end_limits(group);
+        }
         self.later(group, event);
     }
 

@@ -38,6 +38,7 @@ impl Host {
     fn try_spawn(&mut self, key: &Key, role: Role, spec: &ComponentSpec, launch: &Launch) -> Result<(), String> {
         prepare(launch)?;
         let cgroup = self.make_run_cgroup(key)?;
+        self.limit_component(key);
         let (ready, beat) = (Signalled::new(), Signalled::new());
         let main = role == Role::Main;
         let watch = main.then(|| log_watch(spec, &ready, &beat)).flatten();
@@ -45,6 +46,7 @@ impl Host {
         let folder = self.state.layout().logs(&key.group);
         let (output, pipe) = self.logs.attach(source, key.birth, folder, watch).map_err(|e| crate::chain::chain(&e))?;
         let mut command = self.command(key, launch);
+        self.limit_process(key, spec, launch, &mut command);
         command.output = Output::Merged(output);
         let wants_notify = main && wants_notify(spec);
         if wants_notify {
@@ -104,7 +106,12 @@ impl Host {
             cgroup.create().map_err(|e| crate::chain::chain(&e))?;
         }
         prepare(launch)?;
-        let spawned = self.command(key, launch).spawn(cgroup.as_ref()).map_err(|e| crate::chain::chain(&e))?;
+        let mut command = self.command(key, launch);
+        if let Some(spec) = self.groups.get(&key.group).and_then(|h| h.machine.component_spec(&key.component)).cloned()
+        {
+            self.limit_process(key, &spec, &spec.launch, &mut command);
+        }
+        let spawned = command.spawn(cgroup.as_ref()).map_err(|e| crate::chain::chain(&e))?;
         Ok((spawned, cgroup))
     }
 
@@ -113,8 +120,6 @@ impl Host {
         command.env = launch.env.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
         command.env.push((MARKER.into(), format!("{}/{key}", self.paths.id)));
         command.nofile = launch.nofile;
-        command.core_limit = Some(launch.core_limit);
-        command.oom_score_adj = launch.oom_score_adj;
         command
     }
 

@@ -26,6 +26,8 @@ impl Host {
         warnings.extend(self.source_problems.iter().cloned());
         warnings.extend(self.support.problems().iter().cloned());
         warnings.extend(groups.iter().filter_map(large_datastore));
+        let told = self.groups.iter().filter(|(name, _)| group.is_none_or(|g| g == *name));
+        warnings.extend(told.filter_map(|(name, held)| held.in_force.warning(name)));
         if self.groups.values().any(|h| h.facts.url.is_some()) {
             warnings.extend(self.binaries.server().err().map(|missing| missing.to_string()));
         }
@@ -62,6 +64,9 @@ impl Host {
         status.ports = held.record.ports.clone();
         status.last_start_ms = held.last_start_ms;
         status.datastore_bytes = held.facts.datastore.as_deref().map(datastore_bytes);
+        status.usage = self.group_usage(&held.view.name);
+        status.bounds = held.in_force.bounds();
+        status.bounds_missing = held.in_force.missing();
         status.stop_deadline_s = held.machine.spec().map_or(0, |s| s.stop_deadline().as_secs());
         for (view, component) in held.view.components.iter().zip(&mut status.components) {
             let Some(birth) = view.birth else { continue };
@@ -70,6 +75,7 @@ impl Host {
             let (rss, cpu) = self.usage(live.pid, live.cgroup.as_ref());
             component.rss_bytes = rss;
             component.cpu_usec = cpu;
+            component.usage = self.component_usage(&held.view.name, &view.name);
         }
         status
     }

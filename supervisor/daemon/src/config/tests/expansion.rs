@@ -147,7 +147,7 @@ fn a_changed_key_is_found_in_its_file() {
     assert_eq!(at("restart"), line_of("restart"));
     assert_eq!(at("rank"), line_of("needs = [\"page\"]"));
     // A key that went away is shown at the component.
-    assert_eq!(at("core_limit") + 1, line_of("name = \"web\""));
+    assert_eq!(at("kind") + 1, line_of("name = \"web\""));
     let tenant =
         parse_cluster(group("t"), Source::new("t.toml", "account = \"a\"\n[timeouts.k3s]\ngrace = \"1s\"")).unwrap();
     let k3s = ComponentName::new("k3s").unwrap();
