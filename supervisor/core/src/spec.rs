@@ -305,15 +305,20 @@ impl GroupSpec {
         self.components.iter().find(|c| &c.name == name)
     }
 
-    /// The longest that an orderly stop can take: per rank the slowest ladder, summed, and the ladders' own margin.
+    /// The longest that an orderly stop can take: per rank the slowest ladder, summed.
     pub fn stop_deadline(&self) -> Duration {
-        let mut by_rank: BTreeMap<Rank, Duration> = BTreeMap::new();
-        for c in &self.components {
-            let post: Duration = c.post.iter().map(|t| t.timeout).sum();
-            let ladder = c.stop.grace + c.stop.kill_wait + post;
-            let slowest = by_rank.entry(c.rank).or_default();
-            *slowest = (*slowest).max(ladder);
-        }
-        by_rank.values().sum()
+        slowest_stop(self.components.iter().map(|c| (c.rank, c)))
     }
+}
+
+/// A post task is a run of its own: past its limit it is killed, and that may take as long as any kill.
+pub(crate) fn slowest_stop<'a>(components: impl Iterator<Item = (Rank, &'a ComponentSpec)>) -> Duration {
+    let mut by_rank: BTreeMap<Rank, Duration> = BTreeMap::new();
+    for (rank, c) in components {
+        let post: Duration = c.post.iter().map(|t| t.timeout + c.stop.kill_wait).sum();
+        let ladder = c.stop.grace + c.stop.kill_wait + post;
+        let slowest = by_rank.entry(rank).or_default();
+        *slowest = (*slowest).max(ladder);
+    }
+    by_rank.values().sum()
 }

@@ -188,7 +188,7 @@ impl Host {
         self.reload();
         self.booted = true;
         // Groups go down side by side, so the slowest one is what TimeoutStopSec has to cover.
-        let stops = self.groups.values().filter_map(|h| h.machine.spec()).map(|s| s.stop_deadline());
+        let stops = self.groups.values().map(|h| h.machine.stop_deadline());
         if let Some(longest) = stops.max() {
             self.say_host(format!("the longest orderly stop of a group takes {} s", longest.as_secs()));
         }

@@ -87,8 +87,8 @@ pub(crate) enum State {
     Done,
     /// Waits for its next try.
     Backoff { until: Time },
-    /// Waits for the host-wide restart budget; asked for once more at `again`, should the answer be lost.
-    Permit { again: Time },
+    /// Waits for the host-wide restart budget; asked for once more at `again`, should the answer be lost. `twice`: that was done.
+    Permit { again: Time, twice: bool },
     /// Too many failures: tries again later, or with `None` only when an operator says so.
     Failed { until: Option<Time> },
 }
@@ -215,7 +215,7 @@ impl Component {
         match &self.state {
             State::Pre { deadline, .. } | State::Starting { deadline, .. } => Some(*deadline),
             State::Ready { .. } if self.failures > 0 => Some(self.since + self.spec.backoff.stable),
-            State::Backoff { until } | State::Permit { again: until } => Some(*until),
+            State::Backoff { until } | State::Permit { again: until, .. } => Some(*until),
             State::Failed { until } => *until,
             _ => self.ladder_deadline(),
         }

@@ -81,7 +81,7 @@ pub(super) fn ask_restart(c: &mut Component, now: Time, out: &mut Vec<Action>) {
     out.push(Action::Request { permit: Permit::Restart(c.name().clone()) });
     let since = c.since;
     let waits_already = matches!(c.state, State::Permit { .. });
-    c.enter(State::Permit { again: now + SWEEP_AGAIN }, now);
+    c.enter(State::Permit { again: now + SWEEP_AGAIN, twice: waits_already }, now);
     if waits_already {
         c.since = since;
     }

@@ -4,8 +4,10 @@ use super::{Group, GroupState};
 use crate::component::{Component, State};
 use crate::end::End;
 use crate::name::{Birth, ComponentName};
+use crate::spec::{self, GroupSpec};
 use crate::view::{GroupView, Phase};
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 impl Group {
     pub(super) fn unmet<'a>(&'a self, c: &'a Component) -> Vec<&'a ComponentName> {
@@ -47,6 +49,15 @@ impl Group {
 
     pub(super) fn enter(&mut self, state: GroupState) {
         self.state = state;
+    }
+
+    /// The longest that an orderly stop of what is there now can take: per rank the slowest ladder, summed. Of a group that
+    /// does not run: of what is declared.
+    pub fn stop_deadline(&self) -> Duration {
+        if self.components.is_empty() {
+            return self.spec.as_ref().map_or(Duration::ZERO, GroupSpec::stop_deadline);
+        }
+        spec::slowest_stop(self.components.values().map(|c| (c.rank, &c.spec)))
     }
 
     /// The phase as people see it.

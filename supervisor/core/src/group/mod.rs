@@ -48,6 +48,7 @@
 //! number. Answers about runs carry their birth and may come late, twice or in any order.
 
 mod answers;
+mod canon;
 mod clock;
 mod declare;
 mod look;
@@ -58,7 +59,7 @@ mod sweep;
 use crate::action::{Action, Permit};
 use crate::component::{ASK_AGAIN, Component, State, Verdict};
 use crate::event::{Event, Reaped, Why};
-use crate::name::{Birth, ComponentName, GroupName};
+use crate::name::{Birth, ComponentName, GroupName, Rank};
 use crate::receipt::Stopped;
 use crate::spec::{ComponentSpec, GroupSpec, Restart};
 use crate::time::Time;
@@ -170,6 +171,16 @@ impl Group {
         self.components.get(name).map(|c| &c.spec)
     }
 
+    /// The components of this generation, those on their way out included, by name.
+    pub fn component_names(&self) -> impl Iterator<Item = &ComponentName> {
+        self.components.keys()
+    }
+
+    /// The rank that this generation gave to the component (law L2).
+    pub fn rank_of(&self, name: &ComponentName) -> Option<Rank> {
+        self.components.get(name).map(|c| c.rank)
+    }
+
     /// True while the source declares the group.
     pub fn is_declared(&self) -> bool {
         self.declared
@@ -241,7 +252,7 @@ impl Group {
                 self.blocked(Sweep::Lease, what, now + LEASE_AGAIN);
             }
             Event::Granted { permit: Permit::Start } => self.granted(now, out),
-            Event::Granted { permit: Permit::Restart(name) } => self.restart_granted(&name, now),
+            Event::Granted { permit: Permit::Restart(name) } => self.restart_granted(&name, now, out),
             Event::CgroupMade => self.run(now, out),
             Event::CgroupFailed { error } => {
                 if matches!(self.state, GroupState::Sweeping { step: Sweep::Cgroup, .. }) {

@@ -206,10 +206,14 @@ impl Group {
         }
     }
 
-    pub(super) fn restart_granted(&mut self, name: &ComponentName, now: Time) {
+    pub(super) fn restart_granted(&mut self, name: &ComponentName, now: Time, out: &mut Vec<Action>) {
         if let Some(c) = self.components.get_mut(name)
-            && matches!(c.state, State::Permit { .. })
+            && let State::Permit { twice, .. } = c.state
         {
+            if twice {
+                // The first answer was only late: the second request would take another's permit.
+                out.push(Action::Return { permit: Permit::Restart(name.clone()) });
+            }
             c.restarts += 1;
             c.enter(State::Idle, now);
         }

@@ -67,7 +67,7 @@ impl Host {
         status.usage = self.group_usage(&held.view.name);
         status.bounds = held.in_force.bounds();
         status.bounds_missing = held.in_force.missing();
-        status.stop_deadline_s = held.machine.spec().map_or(0, |s| s.stop_deadline().as_secs());
+        status.stop_deadline_s = held.machine.stop_deadline().as_secs();
         for (view, component) in held.view.components.iter().zip(&mut status.components) {
             let Some(birth) = view.birth else { continue };
             let key = Key { group: held.view.name.clone(), component: view.name.clone(), birth };

@@ -1,18 +1,21 @@
 //! A recorded log is a bug report: it replays to the same actions and the same view.
-#![allow(clippy::unwrap_used)]
-mod sim;
 
-use sim::drive::schedule;
+use crate::sim::chance;
+use crate::sim::world::World;
 use socialweb_core::record::{ReplayError, replay};
+
+fn life(seed: u64) -> World {
+    chance::case(seed).run(true)
+}
 
 #[test]
 fn a_recorded_run_replays_to_the_same_actions_and_the_same_view() {
     let mut events = 0;
     for seed in 0..300 {
-        let world = schedule(seed);
+        let world = life(seed);
         for n in 0..world.held.len() {
             let mut steps = world.held[n].actions.iter();
-            let group = replay(&world.record(n), |entry, actions, _| {
+            let group = replay(&world.held[n].text(), |entry, actions, _| {
                 assert_eq!(steps.next().unwrap(), actions, "seed {seed}, {entry:?}");
                 events += 1;
             });
@@ -25,7 +28,7 @@ fn a_recorded_run_replays_to_the_same_actions_and_the_same_view() {
 
 #[test]
 fn a_last_line_that_was_cut_off_is_left_out() {
-    let text = schedule(3).record(0);
+    let text = life(3).held[0].text();
     let lines = text.lines().count();
     let count = |text: &str| {
         let mut seen = 0;
@@ -40,7 +43,7 @@ fn a_last_line_that_was_cut_off_is_left_out() {
 
 #[test]
 fn what_is_no_log_is_refused_and_the_line_is_named() {
-    let text = schedule(3).record(0);
+    let text = life(3).held[0].text();
     let refused = |text: &str| replay(text, |_, _, _| {}).unwrap_err();
     assert!(matches!(refused(""), ReplayError::Empty));
     assert!(matches!(refused("nonsense\n"), ReplayError::BadLine { line: 1, what: "header", .. }));

@@ -1,13 +1,11 @@
 //! Public bugs of other supervisors, each as a scenario that must not happen here.
-#![allow(clippy::unwrap_used)]
-mod sim;
 
-use sim::spec::{edit, group, name};
-use sim::{Behaviour, Exec, World};
+use crate::sim::spec::{edit, group, name};
+use crate::sim::{Behaviour, Exec, World};
 use socialweb_core::event::ReapedBy;
 use socialweb_core::receipt::Rung;
 use socialweb_core::spec::{Backoff, GroupSpec};
-use socialweb_core::{Action, Birth, Event, Group, GroupName, Phase, Restart, Why};
+use socialweb_core::{Action, Event, Phase, Restart, Why};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -193,9 +191,8 @@ fn the_gate_spans_restarts() {
 #[test]
 fn waits_differ_from_group_to_group_and_repeat_for_a_seed() {
     let second_try = |seed: u64| {
-        let group = Group::new(GroupName::new("demo").unwrap(), seed, Birth(1));
         let mut world = World::new(1, Default::default());
-        world.add_machine(Box::new(group), seed, sim::spec::group("a"));
+        world.add_seeded("demo", seed, group("a"));
         world.model().script("a", vec![Behaviour::exits(1, 1); 2]);
         world.start(0);
         world.until(60, |w| w.spawns("a") == 3);
@@ -211,13 +208,13 @@ fn waits_differ_from_group_to_group_and_repeat_for_a_seed() {
 #[test]
 fn a_group_can_be_deleted_at_every_step_of_its_start() {
     let trouble = |w: &mut World| {
-        w.model().survivors = 1;
+        w.survivors(0, 1, Default::default());
         w.model().path_ms = 50;
         w.model().script("a", [Behaviour::leaves_stray()]);
         w.model().script("b", [Behaviour::exec(Exec::Late(40)), Behaviour::ignores_term()]);
         w.model().script("c.pre", [Behaviour::exits(30, 1), Behaviour::exits(30, 0)]);
     };
-    let spec = edit(&group("a b:a c:b"), "c", |c| c.pre = vec![sim::spec::task()]);
+    let spec = edit(&group("a b:a c:b"), "c", |c| c.pre = vec![crate::sim::spec::task()]);
     let mut step = 0;
     loop {
         let mut world = World::with(spec.clone());
@@ -229,7 +226,7 @@ fn a_group_can_be_deleted_at_every_step_of_its_start() {
         let gone = world.until(60, |w| w.phase(0) == Phase::Absent);
         world.lawful();
         assert!(gone, "stopped at step {step}: {:#?}", world.view(0));
-        assert_eq!(world.model().alive().count(), 0);
+        assert_eq!(world.alive(), 0);
         if steps < step {
             break;
         }
@@ -248,7 +245,7 @@ fn three_restarts_at_once_leave_one_tree() {
     }
     world.until(60, |w| w.view(0).generation == 2);
     world.until_phase(Phase::Ready);
-    assert_eq!(world.model().alive().count(), 2);
+    assert_eq!(world.alive(), 2);
     let receipts = world.held[0].actions.iter().flatten().filter(|a| matches!(a, Action::Receipt { .. })).count();
     assert_eq!((receipts, world.view(0).generation), (1, 2));
 }

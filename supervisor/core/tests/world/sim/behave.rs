@@ -1,10 +1,11 @@
 //! What a program of the model does.
 
 use super::rng::Rng;
+use serde::{Deserialize, Serialize};
 use socialweb_core::Role;
 
 /// How a spawn goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Exec {
     /// exec after so many ms; the child is in its cgroup at once.
     Works(u64),
@@ -16,8 +17,21 @@ pub enum Exec {
     Late(u64),
 }
 
+/// A second process of a program: in a session of its own, deaf to all but the kill.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Stray {
+    None,
+    /// In the run's cgroup.
+    Own,
+    /// In the run's cgroup, without the marker in its environment.
+    Bare,
+    /// It moved into the cgroup of another component of its group.
+    Sister,
+}
+
 /// One program.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Behaviour {
     pub exec: Exec,
     /// The readiness probe holds so many ms after exec.
@@ -26,14 +40,19 @@ pub struct Behaviour {
     pub exits: Option<(u64, i32)>,
     /// Ends so many ms after the stop signal.
     pub term: Option<u64>,
-    /// A second process that takes no signal but the kill.
-    pub stray: bool,
+    pub stray: Stray,
     /// For so many ms after the first kill nothing of it goes away.
     pub unkillable: u64,
     /// The liveness probe fails from so many ms after exec on.
     pub hangs: Option<u64>,
     /// The cgroup's counters grow until it is ready.
     pub progress: bool,
+}
+
+impl Default for Behaviour {
+    fn default() -> Self {
+        Self::normal()
+    }
 }
 
 impl Behaviour {
@@ -43,7 +62,7 @@ impl Behaviour {
             ready: Some(50),
             exits: None,
             term: Some(20),
-            stray: false,
+            stray: Stray::None,
             unkillable: 0,
             hangs: None,
             progress: false,
@@ -67,7 +86,7 @@ impl Behaviour {
     }
 
     pub fn leaves_stray() -> Self {
-        Behaviour { stray: true, ..Self::normal() }
+        Behaviour { stray: Stray::Own, ..Self::normal() }
     }
 
     pub fn unkillable(ms: u64) -> Self {
@@ -97,7 +116,8 @@ impl Behaviour {
             1 => Self::exits(rng.below(300), 1),
             2 => Self::serves(rng.below(3_000), rng.below(2) as i32),
             3 => Self::never_ready(),
-            4 | 5 => Self::leaves_stray(),
+            4 => Self::leaves_stray(),
+            5 => Behaviour { stray: [Stray::Bare, Stray::Sister][rng.below(2) as usize], ..Self::normal() },
             6 => Self::unkillable(rng.below(30_000)),
             7 => Self::exec(Exec::Fails(rng.below(100))),
             8 => Self::exec(Exec::Hangs),

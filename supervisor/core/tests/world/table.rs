@@ -1,9 +1,7 @@
 //! The phase x event table at the head of `group/mod.rs`, cell by cell for the events of people and sources.
-#![allow(clippy::unwrap_used)]
-mod sim;
 
-use sim::spec::{edit, group};
-use sim::{Behaviour, Exec, World};
+use crate::sim::spec::{edit, group};
+use crate::sim::{Behaviour, Exec, World};
 use socialweb_core::{Event, Permit, Phase, Why};
 
 /// A group in that phase.
@@ -89,7 +87,7 @@ fn start_and_restart() {
     let row = [(A, A), (SW, R), (SW, R), (SP, R), (DR, R), (DR, R), (DR, R), (DR, R), (SP, R)];
     check(&Event::Restart { component: None, why: Why::Operator }, row);
     let row = [(A, A), (P, P), (U, U), (SW, R), (ST, R), (DE, R), (DE, R), (DR, P), (SP, P)];
-    check(&Event::Restart { component: Some(sim::spec::name("a")), why: Why::Operator }, row);
+    check(&Event::Restart { component: Some(crate::sim::spec::name("a")), why: Why::Operator }, row);
 }
 
 #[test]

@@ -1,9 +1,7 @@
 //! Restarts and host-wide allowances: counted, asked for, waited for, given back, whatever comes in between (law L11).
-#![allow(clippy::unwrap_used)]
-mod sim;
 
-use sim::spec::group;
-use sim::{Behaviour, World};
+use crate::sim::spec::group;
+use crate::sim::{Behaviour, World};
 use socialweb_core::budget::{Limits, Rate};
 use socialweb_core::{Action, ComponentName, Event, GroupSpec, Permit, Phase};
 

@@ -1,9 +1,7 @@
 //! The laws of the design, one scenario each, against the model host. The host checks every law at every step besides.
-#![allow(clippy::unwrap_used)]
-mod sim;
 
-use sim::spec::{edit, group, liveness, name, task};
-use sim::{Behaviour, Chaos, Exec, World};
+use crate::sim::spec::{edit, group, liveness, name, task};
+use crate::sim::{Behaviour, Chaos, Exec, World};
 use socialweb_core::budget::Limits;
 use socialweb_core::receipt::Rung;
 use socialweb_core::{Action, Birth, Event, ExitStatus, GroupSpec, Kind, Phase, Restart, Why};
@@ -148,8 +146,7 @@ fn l3_a_stuck_group_cgroup_is_named_and_asked_again_and_an_old_answer_does_not_h
 #[test]
 fn l4_survivors_that_cannot_be_killed_are_named_and_nothing_starts() {
     let mut world = World::with(group("a"));
-    world.model().survivors = 2;
-    world.model().survivors_until = socialweb_core::Time(60_000);
+    world.survivors(0, 2, socialweb_core::Time(60_000));
     world.start(0);
     world.run(30);
     assert_eq!((world.phase(0), world.view(0).reason), (Phase::Sweeping, "pid 8 waits in D".into()));

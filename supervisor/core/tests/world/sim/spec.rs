@@ -1,6 +1,5 @@
 //! Specs in one line: `a b:a c:a,b` are three components and their needs; ranks are derived.
 
-use super::rng::Rng;
 use socialweb_core::graph::{self, Node};
 use socialweb_core::spec::{Backoff, Bringup, Liveness, Readiness, StopPolicy, Task};
 use socialweb_core::{ComponentName, ComponentSpec, GroupName, GroupSpec, Kind, Launch, Probe, Restart};
@@ -73,71 +72,11 @@ pub fn edit(spec: &GroupSpec, of: &str, change: impl FnOnce(&mut ComponentSpec))
     spec
 }
 
-/// A small group of any shape.
-pub fn random(rng: &mut Rng) -> GroupSpec {
-    let shapes = ["a", "a b", "a b:a", "a b c:a,b", "a b:a c:b", "a b:a c:a d:b,c", "a b:a c:b d:b e:d"];
-    let mut spec = group(rng.pick(&shapes).unwrap());
-    for c in &mut spec.components {
-        vary(c, rng);
-        if rng.percent(15) {
-            c.kind = Kind::OneShot;
-        }
-    }
-    spec
-}
-
-fn vary(c: &mut ComponentSpec, rng: &mut Rng) {
-    c.restart = match rng.below(10) {
-        0 => Restart::StopGroup,
-        1 => Restart::Never,
-        2 | 3 => Restart::WithDependents,
-        _ => Restart::Alone,
-    };
-    c.pre = (0..rng.below(6).saturating_sub(3)).map(|_| task()).collect();
-    c.post = (0..rng.below(6).saturating_sub(3)).map(|_| task()).collect();
-    c.liveness = rng.percent(40).then(liveness);
-    if rng.percent(20) {
-        c.readiness.probe = Probe::Running;
-    }
-    if rng.percent(20) {
-        c.stop.grace_restart = Duration::from_secs(75);
-    }
-}
-
-/// Another spec for the same group: a component changed, added or taken away; the graph stays a graph.
-pub fn random_edit(spec: &GroupSpec, rng: &mut Rng) -> GroupSpec {
-    let mut new = spec.clone();
-    let at = rng.below(new.components.len() as u64) as usize;
-    match rng.below(6) {
-        0 => {
-            let gone = new.components[at].name.clone();
-            new.components.retain(|c| c.name != gone);
-            new.components.iter_mut().for_each(|c| c.needs.retain(|n| *n != gone));
-        }
-        1 | 2 => {
-            let text = ["v", "w", "x"][rng.below(3) as usize];
-            let mut c = group(text).components.remove(0);
-            // In the middle of the others, so that ranks have to move.
-            c.needs = vec![new.components[at].name.clone()];
-            if !new.components.iter().any(|c| c.name.as_str() == text) {
-                let below = at + 1 < new.components.len() && rng.percent(50);
-                if below {
-                    new.components[at + 1].needs.push(c.name.clone());
-                }
-                new.components.push(c);
-            }
-        }
-        3 => new.components[at].launch.argv.push(format!("-{}", rng.below(9))),
-        4 => vary(&mut new.components[at], rng),
-        _ => new.components[at].needs.clear(),
-    }
+/// Ranks derived anew; `None` where the needs form no graph.
+pub fn ranked(mut spec: GroupSpec) -> Option<GroupSpec> {
     let nodes: Vec<Node> =
-        new.components.iter().map(|c| Node { name: c.name.clone(), rank: None, needs: c.needs.clone() }).collect();
-    match graph::assign(&nodes) {
-        Ok(ranks) => {
-            new.components.iter_mut().zip(ranks).for_each(|(c, rank)| c.rank = rank);
-            new
-        }
-        Err(_) => spec.clone(),
-    }
+        spec.components.iter().map(|c| Node { name: c.name.clone(), rank: None, needs: c.needs.clone() }).collect();
+    let ranks = graph::assign(&nodes).ok()?;
+    spec.components.iter_mut().zip(ranks).for_each(|(c, rank)| c.rank = rank);
+    Some(spec)
 }

@@ -1,49 +1,24 @@
 //! Virtual time and the steps.
 
-use super::laws::{self, Memory, Violation};
-use super::model::{Later, Model, Msg};
+use super::held::Held;
+use super::kernel::{Kernel, Life, RunId};
+use super::laws::{self, Violation};
 use super::rng::Rng;
+use super::run::{Fate, Msg};
+use super::shell::{Later, Shell};
 use super::spec::name;
+use serde::{Deserialize, Serialize};
 use socialweb_core::budget::{Budget, Limits};
-use socialweb_core::record::{self, Entry, Header};
 use socialweb_core::{
-    Action, Birth, ComponentView, Event, Group, GroupName, GroupSpec, GroupView, Permit, Phase, Receipt, Time, Why,
+    Action, Birth, ComponentView, Event, ExitStatus, Group, GroupName, GroupSpec, GroupView, Permit, Phase, Role, Time,
+    Why,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Something that acts like a group; a broken one proves that a law is checked.
-pub trait Machine {
-    fn handle(&mut self, now: Time, event: Event) -> Vec<Action>;
-    fn group(&self) -> &Group;
-    fn next_deadline(&self) -> Option<Time> {
-        self.group().next_deadline()
-    }
-}
-
-impl Machine for Group {
-    fn handle(&mut self, now: Time, event: Event) -> Vec<Action> {
-        Group::handle(self, now, event)
-    }
-    fn group(&self) -> &Group {
-        self
-    }
-}
-
-/// A group whose actions somebody tampers with.
-pub struct Wrong<F>(pub Group, pub F);
-
-impl<F: FnMut(&mut Group, Time, Event) -> Vec<Action>> Machine for Wrong<F> {
-    fn handle(&mut self, now: Time, event: Event) -> Vec<Action> {
-        (self.1)(&mut self.0, now, event)
-    }
-    fn group(&self) -> &Group {
-        &self.0
-    }
-}
-
 /// How answers travel.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Chaos {
     /// Up to so many ms late, so that answers overtake each other.
     pub jitter: u64,
@@ -53,25 +28,19 @@ pub struct Chaos {
     pub lost: u64,
 }
 
-/// One group and its part of the host.
-pub struct Held {
-    pub machine: Box<dyn Machine>,
-    pub model: Model,
-    pub memory: Memory,
-    pub seed: u64,
-    pub log: Vec<Entry>,
-    pub actions: Vec<Vec<Action>>,
-    pub receipts: Vec<Receipt>,
-}
-
 /// The whole host.
 pub struct World {
     pub now: Time,
     pub rng: Rng,
     pub held: Vec<Held>,
+    pub kernel: Kernel,
     pub budget: Budget,
+    limits: Limits,
+    granted: laws::Grants,
     pub chaos: Chaos,
     pub violation: Option<Violation>,
+    /// Whether groups keep their logs.
+    pub keeps: bool,
     queue: BTreeMap<(Time, u64), (usize, Msg)>,
     count: u64,
 }
@@ -82,9 +51,13 @@ impl World {
             now: Time(1_000),
             rng: Rng(seed),
             held: Vec::new(),
+            kernel: Kernel::default(),
             budget: Budget::new(limits),
+            limits,
+            granted: laws::Grants::default(),
             chaos: Chaos::default(),
             violation: None,
+            keeps: true,
             queue: BTreeMap::new(),
             count: 0,
         }
@@ -99,24 +72,31 @@ impl World {
 
     pub fn add(&mut self, group: &str, spec: GroupSpec) -> usize {
         let seed = self.rng.next();
-        let machine = Group::new(GroupName::new(group).unwrap(), seed, Birth(1));
-        self.add_machine(Box::new(machine), seed, spec)
+        self.add_seeded(group, seed, spec)
     }
 
-    pub fn add_machine(&mut self, machine: Box<dyn Machine>, seed: u64, mut spec: GroupSpec) -> usize {
-        let (model, memory) = (Model::default(), Memory::default());
-        spec.name = machine.group().name().clone();
-        let (log, actions, receipts) = (Vec::new(), Vec::new(), Vec::new());
-        self.held.push(Held { machine, model, memory, seed, log, actions, receipts });
-        let n = self.held.len() - 1;
+    pub fn add_seeded(&mut self, group: &str, seed: u64, mut spec: GroupSpec) -> usize {
+        let n = self.held.len();
+        spec.name = GroupName::new(group).unwrap();
+        let held = Held::new(spec.name.clone(), seed, n);
+        self.held.push(Held { keeps: self.keeps, ..held });
         self.give(n, Event::Declared { spec: Box::new(spec) });
         n
+    }
+
+    /// Processes that an earlier daemon left in a group; no kill works before `until`.
+    pub fn survivors(&mut self, n: usize, count: u32, until: Time) {
+        self.held[n].model.survivors_until = until;
+        let of = RunId { group: n, birth: Birth(0) };
+        for _ in 0..count {
+            self.kernel.fork(of, of, false, true).ours = false;
+        }
     }
 
     // ---- looking ------------------------------------------------------------------------------------------------
 
     pub fn group(&self, n: usize) -> &Group {
-        self.held[n].machine.group()
+        &self.held[n].machine
     }
 
     pub fn phase(&self, n: usize) -> Phase {
@@ -135,26 +115,20 @@ impl World {
         self.view(0).components.into_iter().find(|c| c.name.as_str() == of).map_or("-".into(), |c| c.state)
     }
 
-    pub fn model(&mut self) -> &mut Model {
+    /// How many processes of all groups live.
+    pub fn alive(&self) -> usize {
+        self.kernel.procs.iter().filter(|p| p.alive()).count()
+    }
+
+    pub fn model(&mut self) -> &mut Shell {
         &mut self.held[0].model
     }
 
     /// Spawns of a component's main program so far.
     pub fn spawns(&self, of: &str) -> usize {
-        let is_it = |a: &&Action| matches!(a, Action::Spawn { component, role, .. } if component.as_str() == of && *role == socialweb_core::Role::Main);
+        let is_it =
+            |a: &&Action| matches!(a, Action::Spawn { component, role: Role::Main, .. } if component.as_str() == of);
         self.held[0].actions.iter().flatten().filter(is_it).count()
-    }
-
-    /// The events of group `n` as a log that can be replayed.
-    pub fn record(&self, n: usize) -> String {
-        let held = &self.held[n];
-        let group = held.machine.group().name().clone();
-        let header = Header { schema: record::SCHEMA, group, seed: held.seed, first_birth: Birth(1), generation: 0 };
-        let mut text = serde_json::to_string(&header).unwrap() + "\n";
-        for entry in &held.log {
-            text += &(serde_json::to_string(entry).unwrap() + "\n");
-        }
-        text
     }
 
     // ---- acting -------------------------------------------------------------------------------------------------
@@ -178,48 +152,94 @@ impl World {
     /// Kills the leader of a component's latest run from outside.
     pub fn crash(&mut self, n: usize, of: &str) {
         let Some(birth) = self.held[n].model.latest(&name(of)).map(|r| r.birth) else { return };
-        let status = socialweb_core::ExitStatus::Signal(9);
-        self.send(n, vec![(0, Msg::Kernel(birth, super::model::Kernel::Dies(status)))]);
+        self.send(n, vec![(0, Msg::Kernel(birth, Fate::Dies(ExitStatus::Signal(9))))]);
+    }
+
+    fn leader(&mut self, n: usize, of: &str) -> Option<RunId> {
+        let model = &self.held[n].model;
+        let run = model.latest(&name(of)).filter(|r| !r.removed)?;
+        Some(model.id(run.birth))
+    }
+
+    /// Freezes the cgroup of a component's latest run.
+    pub fn freeze(&mut self, n: usize, of: &str) {
+        let there = self.leader(n, of).filter(|id| self.kernel.alive(*id));
+        if let Some(home) = there.and_then(|id| self.kernel.homes.get_mut(&id)) {
+            home.frozen = true;
+        }
+    }
+
+    /// Stops the leader of a component's latest run.
+    pub fn sigstop(&mut self, n: usize, of: &str) {
+        if let Some(p) = self.leader(n, of).and_then(|id| self.kernel.leader_mut(id)).filter(|p| p.alive()) {
+            p.life = Life::Stopped;
+        }
+    }
+
+    /// Nothing is handled for so long; then all of it is late.
+    pub fn stall(&mut self, ms: u64) {
+        self.now = self.now + Duration::from_millis(ms);
+        self.grant();
+    }
+
+    /// Nobody is in the way of this group any more.
+    pub fn heal(&mut self, n: usize) {
+        self.kernel.disk_full = false;
+        self.held[n].cut = None;
+        self.held[n].model.heal();
     }
 
     /// Hands one event to a group and performs what it answers.
     pub fn give(&mut self, n: usize, event: Event) {
-        let tick = event == Event::Tick;
         if self.violation.is_some() {
             return;
         }
         let held = &mut self.held[n];
-        held.log.push(Entry { at: self.now, event: event.clone() });
-        laws::hear(&mut held.model, &mut held.memory, held.machine.group(), &event);
-        let actions = held.machine.handle(self.now, event);
-        let mut later = Later { now: self.now, rng: &mut self.rng, out: Vec::new() };
-        for action in &actions {
-            let group = held.machine.group();
-            let judged = laws::judge(&mut held.model, &mut held.memory, group, action, self.now);
-            self.violation = self.violation.take().or(judged.err());
-            held.model.perform(action, group, &mut later);
+        let mut step = held.take(self.now, event, &mut self.kernel);
+        self.violation = step.broken.take();
+        for action in &step.actions {
             match action {
-                Action::Request { permit } => self.budget.request(group.name(), permit.clone()),
-                Action::Return { permit } => self.budget.give_back(group.name(), permit),
-                Action::Receipt { receipt } => held.receipts.push((**receipt).clone()),
+                Action::Request { permit } => self.budget.request(held.machine.name(), permit.clone()),
+                Action::Return { permit } => self.budget.give_back(held.machine.name(), permit),
                 _ => {}
             }
         }
-        held.actions.push(actions);
-        let deadline = held.machine.next_deadline();
-        let rested = laws::rest(&held.model, &mut held.memory, held.machine.group(), deadline, tick, self.now);
-        self.violation = self.violation.take().or(rested.err());
-        let out = later.out;
-        self.send(n, out);
+        self.send(n, step.out);
+        if step.died {
+            self.kill_daemon();
+        }
         self.grant();
+    }
+
+    /// kill -9 of the daemon, and the next one a moment later: what was on its way to the old one is lost.
+    pub fn kill_daemon(&mut self) {
+        self.queue.retain(|_, (_, msg)| matches!(msg, Msg::Kernel(_, fate) if fate.is_the_kernels()));
+        self.kernel.orphan();
+        self.budget = Budget::new(self.limits);
+        self.granted = laws::Grants::default();
+        self.now = self.now + Duration::from_millis(50);
+        let first: Vec<_> = self.held.iter_mut().map(|held| held.reborn(&self.kernel)).collect();
+        for (n, events) in first.into_iter().enumerate() {
+            events.into_iter().for_each(|event| self.give(n, event));
+            // What does not start is swept all the same; the answer finds nobody who asked.
+            let held = &mut self.held[n];
+            if matches!(held.machine.phase(), Phase::Parked | Phase::Absent) {
+                let mut later = Later { now: self.now, kernel: &mut self.kernel, out: Vec::new() };
+                held.model.sweep(&mut later);
+                let out = later.out.into_iter().filter(|(_, msg)| *msg != Msg::Reap).collect();
+                self.send(n, out);
+            }
+        }
     }
 
     fn grant(&mut self) {
         for (group, permit) in self.budget.grants(self.now) {
-            let Some(n) = self.held.iter().position(|h| h.machine.group().name() == &group) else { continue };
+            let judged = self.granted.judge(&permit, &self.limits, self.now);
+            self.violation = self.violation.take().or(judged.err());
+            let Some(n) = self.held.iter().position(|h| h.machine.name() == &group) else { continue };
             let model = &mut self.held[n].model;
             match &permit {
-                Permit::Start => (model.start_held, model.start_queued) = (true, false),
+                Permit::Start => (model.start_held, model.queued_at) = (true, None),
                 Permit::Restart(c) => drop(model.restarts_queued.remove(c)),
             }
             self.send(n, vec![(0, Msg::Event(Event::Granted { permit }))]);
@@ -251,6 +271,9 @@ impl World {
     pub fn step(&mut self) -> bool {
         let queued = self.queue.keys().next().map(|(at, _)| *at);
         let due = (0..self.held.len()).filter_map(|n| Some((self.held[n].machine.next_deadline()?, n))).min();
+        let (groups, limits, now) = (self.held.len(), &self.limits, self.now);
+        let late = |h: &Held| h.model.queued_at.and_then(|at| laws::waits(groups, at, limits, now).err());
+        self.violation = self.violation.take().or_else(|| self.held.iter().find_map(late));
         let budget = self.budget.next_deadline();
         let Some(next) = queued.into_iter().chain(due.map(|d| d.0)).chain(budget).min() else { return false };
         if self.violation.is_some() {
@@ -272,23 +295,24 @@ impl World {
     }
 
     fn arrive(&mut self, n: usize, msg: Msg) {
-        match msg {
-            Msg::Event(event) => self.give(n, event),
-            Msg::Kernel(birth, kernel) => {
-                let mut later = Later { now: self.now, rng: &mut self.rng, out: Vec::new() };
-                self.held[n].model.kernel(birth, kernel, &mut later);
-                let out = later.out;
-                self.send(n, out);
+        let mut later = Later { now: self.now, kernel: &mut self.kernel, out: Vec::new() };
+        let model = &mut self.held[n].model;
+        let answer = match msg {
+            Msg::Event(event) => Some(event),
+            Msg::Kernel(birth, fate) => {
+                model.fate(birth, fate, &mut later);
+                None
             }
             question => {
-                let now = self.now;
-                if let Some(event) = self.held[n].model.answer(&question, now)
-                    && !(can_be_lost(&event) && self.rng.percent(self.chaos.lost))
-                {
-                    self.give(n, event);
-                }
+                let answer = model.answer(&question, &mut later);
+                answer.filter(|event| !(can_be_lost(event) && self.rng.percent(self.chaos.lost)))
             }
+        };
+        let out = later.out;
+        if let Some(event) = answer {
+            self.give(n, event);
         }
+        self.send(n, out);
     }
 
     /// Steps until `done`, for at most so many seconds of virtual time.

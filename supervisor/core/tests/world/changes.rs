@@ -1,9 +1,7 @@
 //! What changes while a group runs: specs, restarts of one component, laws of restart.
-#![allow(clippy::unwrap_used)]
-mod sim;
 
-use sim::spec::{edit, group, liveness, name, task};
-use sim::{Behaviour, Exec, World};
+use crate::sim::spec::{edit, group, liveness, name, task};
+use crate::sim::{Behaviour, Exec, World};
 use socialweb_core::{Action, Event, GroupSpec, Kind, Phase, Probe, ProbeUse, Rank, Restart, Role, Why};
 
 fn ready(spec: GroupSpec) -> World {

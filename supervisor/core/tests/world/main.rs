@@ -1,0 +1,20 @@
+//! The world tests of core: the machine against a model of a host, every law checked by name after every step.
+//!
+//! The laws of the design that core can break are in [`sim::laws`]. What is proven, from the narrow to the wide:
+//! - [`table`], [`laws`], [`changes`], [`permits`], [`bugs`]: scenarios, one sentence each.
+//! - [`replay`]: a recorded log is a bug report.
+//! - [`schedules`]: random lives of hosts, 100,000 of them, each named by its seed. `SIM_SEED=n` replays one and shrinks what
+//!   breaks it to a small case; `SIM_BASE=n` begins at another seed, `SIM_RUNS=n` sets how many.
+//! - [`anything`]: any event in any phase.
+
+#![allow(clippy::unwrap_used)]
+
+mod anything;
+mod bugs;
+mod changes;
+mod laws;
+mod permits;
+mod replay;
+mod schedules;
+mod sim;
+mod table;
