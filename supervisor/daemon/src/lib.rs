@@ -6,18 +6,22 @@
 //! Map:
 //! - `run`: from the command line to the loop, and the way out.
 //! - `host`: the loop and what it performs.
+//! - `aside`: what waits for a disk, on other threads.
 //! - [`config`] - files to specs.
 //! - [`state`] - the state folder: lock, leases, records, receipts, event logs.
 //! - [`logs`] - what components write.
 //! - [`probe`] - readiness and liveness.
 //! - [`admin`] - the admin server.
 //! - [`manager`] - the service manager above us.
+//! - [`failpoint`] - where tests kill the daemon; empty in a release build.
 
 #![forbid(unsafe_code)]
 
 pub mod admin;
+mod aside;
 mod chain;
 pub mod config;
+pub mod failpoint;
 mod fd;
 mod host;
 pub mod logs;

@@ -2,15 +2,18 @@
 //! lock, cgroups, sockets, and only then groups.
 
 use crate::admin::{self, AdminServer, Limits, PeerPolicy};
+use crate::aside::Aside;
 use crate::config::{self, Binaries, DaemonConfig, Env, Inputs, Overrides, Switch};
 use crate::host::drive::{Inlets, Signals};
+use crate::host::old::{Claims, TREE};
+use crate::host::owed::Owed;
 use crate::host::{Clock, Containment, Host, Msg, Paths, say};
 use crate::logs::{Logs, Options, Sink};
 use crate::manager::Manager;
-use crate::state::{EventRing, Fsync, LeaseOptions, Leases, PortRole, StateDir, Tmpfs, write_atomic};
+use crate::state::{EventRing, LeaseOptions, Leases, NameClaim, PortRole, StateDir, Tmpfs, TreeClaim};
 use anyhow::Context;
 use socialweb_core::budget::Budget;
-use socialweb_sys::cgroup::{Cgroup, Support, Tree, Watcher};
+use socialweb_sys::cgroup::{Support, Tree, Watcher};
 use socialweb_sys::reap;
 use socialweb_sys::socket::NotifySocket;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -45,6 +48,10 @@ pub struct RunOptions {
 /// What keeps it from coming up: each names the thing and the way out. Nothing was started then.
 pub fn run(options: RunOptions) -> anyhow::Result<()> {
     start_log(options.log.as_deref())?;
+    #[cfg(debug_assertions)]
+    if let Ok(name) = std::env::var("SOCIALWEB_MUTANT") {
+        socialweb_core::mutant::everywhere(&name);
+    }
     be_tidy().context("cannot set this process up")?;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start the runtime")?;
@@ -113,7 +120,9 @@ fn assemble(
 ) -> anyhow::Result<(Host, Inlets, crate::logs::Pump)> {
     let support = Support::detect(config.cgroup.as_deref());
     let mut warnings = state.warnings().to_vec();
-    let containment = contain(&support, &paths.id, config.cgroup.is_some(), &mut warnings)?;
+    let name = NameClaim::take(&paths.id)?;
+    let (containment, tree) = contain(&support, &paths.id, config.cgroup.is_some(), &mut warnings)?;
+    let claims = Claims { _name: name, _tree: tree };
     let mut lease_options = LeaseOptions::of_host();
     lease_options.ranges = config.ports.clone();
     let (leases, more) = Leases::open(state.layout(), lease_options)?;
@@ -141,10 +150,16 @@ fn assemble(
         emptying: BTreeSet::new(),
         look: false,
         sweeping: BTreeMap::new(),
-        old_tree: None,
         passing: Default::default(),
         hunting: BTreeSet::new(),
         looked: None,
+        aside: Aside::default(),
+        said_no_thread: false,
+        owed: Owed::default(),
+        unflushed: None,
+        _claims: claims,
+        old: None,
+        seen: Default::default(),
         look_at: None,
         more_children: false,
         said_foreign: false,
@@ -183,8 +198,8 @@ impl Host {
         for warning in self.warnings.clone() {
             tracing::warn!("{warning}");
         }
+        self.find_old_run();
         self.find_orphans();
-        self.find_old_tree();
         self.reload();
         self.booted = true;
         // Groups go down side by side, so the slowest one is what TimeoutStopSec has to cover.
@@ -197,37 +212,18 @@ impl Host {
     }
 }
 
-impl Host {
-    /// A daemon that was started elsewhere (another scope, another unit) had its subtree elsewhere. What is in that one is
-    /// found by its marker and ended with the other survivors; what has none is ended here, and the folders go.
-    fn find_old_tree(&mut self) {
-        let Containment::Cgroups { tree, .. } = &self.containment else { return };
-        let (file, path) = (self.state.layout().root().join("cgroup-tree"), tree.top().path().to_owned());
-        let old = std::fs::read_to_string(&file).map(PathBuf::from).unwrap_or_default();
-        if old == path {
-            return;
-        }
-        // The name proves that it is ours, whatever became of the file.
-        if old.file_name() == path.file_name() && old.is_dir() {
-            let old = Cgroup::at(old);
-            if let Err(error) = old.kill() {
-                self.warn(None, crate::chain::chain(&error));
-            }
-            self.old_tree = Some(old);
-        }
-        let text = path.display().to_string();
-        if let Err(error) = write_atomic(&file, text.as_bytes(), 0o600, Fsync::No) {
-            self.warn(None, crate::chain::chain(&error));
-        }
-    }
-}
-
-fn contain(support: &Support, id: &str, asked: bool, warnings: &mut Vec<String>) -> anyhow::Result<Containment> {
+fn contain(
+    support: &Support,
+    id: &str,
+    asked: bool,
+    warnings: &mut Vec<String>,
+) -> anyhow::Result<(Containment, Option<TreeClaim>)> {
     let Some(root) = support.root() else {
         anyhow::ensure!(!asked, "the cgroup named in the configuration cannot be used: {}", support.explain());
-        return Ok(Containment::Fallback);
+        return Ok((Containment::Fallback, None));
     };
-    let tree = Tree::new(root, &format!("socialweb-{id}"))?;
+    let tree = Tree::new(root, &format!("{TREE}{id}"))?;
+    let claim = TreeClaim::take(tree.top().path())?;
     let watcher = match Watcher::new().and_then(crate::fd::watch) {
         Ok(watcher) => Some(watcher),
         Err(error) => {
@@ -235,7 +231,7 @@ fn contain(support: &Support, id: &str, asked: bool, warnings: &mut Vec<String>)
             None
         }
     };
-    Ok(Containment::Cgroups { tree, watcher })
+    Ok((Containment::Cgroups { tree, watcher }, Some(claim)))
 }
 
 fn paths(config_file: &Path, config: &DaemonConfig) -> anyhow::Result<Paths> {

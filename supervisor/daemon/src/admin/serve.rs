@@ -54,6 +54,9 @@ const HEAD_BYTES: usize = 8 * 1024;
 /// Refused peers that are being told why; more are hung up on.
 const DOORSTEP: usize = 16;
 
+/// Somebody may remove the socket's file: it is missed this soon.
+const LOOK_EVERY: Duration = Duration::from_secs(3);
+
 /// How long a refused peer may take to hear why.
 const REFUSAL: Duration = Duration::from_secs(1);
 
@@ -101,7 +104,7 @@ impl AdminServer {
 
     /// Serves until `shutdown` is there, then gives answers on their way half a second. The socket is removed at the end.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
-        let AdminServer { socket, check, limits, handle } = self;
+        let AdminServer { mut socket, check, limits, handle } = self;
         let places = StreamPlaces(Arc::new(Semaphore::new(limits.streams)));
         let router = routes::router(handle.clone(), places, limits.body);
         let door = Door {
@@ -113,10 +116,13 @@ impl AdminServer {
         };
         let mut connections = JoinSet::new();
         tokio::pin!(shutdown);
+        let mut look = tokio::time::interval(LOOK_EVERY);
+        let mut failing = false;
         loop {
             tokio::select! {
                 () = &mut shutdown => break,
                 Some(_) = connections.join_next() => {}
+                _ = look.tick() => failing = socket.keep(failing),
                 accepted = socket.listener.accept() => match accepted {
                     Ok((stream, _)) => door.enter(stream, &router, &mut connections),
                     Err(error) => {

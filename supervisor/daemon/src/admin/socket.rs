@@ -69,6 +69,27 @@ impl Bound {
     pub fn path(&self) -> &Path {
         &self.path
     }
+
+    /// Binds it again when its file is gone: a daemon that nobody can ask is no use. True while that fails; what is in
+    /// its place, if it is not ours, is left alone and named once.
+    pub(super) fn keep(&mut self, failing: bool) -> bool {
+        if std::fs::symlink_metadata(&self.path).is_ok_and(|meta| meta.ino() == self.inode) {
+            return false;
+        }
+        match bind(&self.path) {
+            Ok(bound) => {
+                tracing::warn!("the admin socket {} was gone and is bound again", self.path.display());
+                *self = bound;
+                false
+            }
+            Err(error) => {
+                if !failing {
+                    tracing::warn!("the admin socket is gone: {}", crate::chain::chain(&error));
+                }
+                true
+            }
+        }
+    }
 }
 
 impl Drop for Bound {
@@ -105,6 +126,23 @@ mod tests {
         let second = bind(&path).unwrap_err();
         assert!(matches!(second, BindError::Socket { source: SocketError::InUse { .. }, .. }), "{second}");
         std::os::unix::net::UnixStream::connect(bound.path()).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_socket_whose_file_is_gone_is_bound_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("run/admin.sock");
+        let mut bound = bind(&path).unwrap();
+        assert!(!bound.keep(false) && path.exists());
+        std::fs::remove_dir_all(dir.path().join("run")).unwrap();
+        assert!(!bound.keep(false));
+        std::os::unix::net::UnixStream::connect(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "somebody else's").unwrap();
+        assert!(bound.keep(false), "what is no socket of ours is left alone");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "somebody else's");
+        std::fs::remove_file(&path).unwrap();
+        assert!(!bound.keep(true) && path.exists());
     }
 
     #[tokio::test]

@@ -2,6 +2,7 @@
 
 use super::{Held, Host};
 use crate::admin::{Change, Command, convert};
+use crate::failpoint;
 use crate::state::Desired;
 use socialweb_core::{ComponentName, Event, GroupName, Phase, Why};
 use socialweb_wire as wire;
@@ -13,7 +14,14 @@ impl Host {
             Command::Status { group, reply } => drop(reply.send(self.status(group.as_ref()))),
             Command::Change { change, reply } => {
                 let answer = self.change(change);
-                let _ = reply.send(answer);
+                match self.unflushed.take().filter(|_| answer.is_ok()) {
+                    // What the operator wants is durable before it is confirmed; the loop does not wait for that.
+                    Some(record) => self.aside(move || {
+                        let flushed = crate::state::flush(&record).map_err(|e| unwritten(e.to_string()));
+                        let _ = reply.send(flushed.and(answer));
+                    }),
+                    None => drop(reply.send(answer)),
+                }
             }
             Command::Reload { dry_run, reply } => {
                 let plan = self.plan_reload(dry_run);
@@ -123,28 +131,22 @@ impl Host {
 
     /// The group is down: its data, its ports and its logs go.
     pub(super) fn finish_delete(&mut self, group: &GroupName) {
-        match self.state.trash_group(group) {
-            Ok(None) => {}
-            // Gigabytes take time to remove, and no other group waits for that.
-            Ok(Some(trash)) => drop(tokio::task::spawn_blocking(move || {
-                if let Err(error) = std::fs::remove_dir_all(&trash) {
-                    tracing::warn!("{} is not removed yet: {error}; the next start tries again", trash.display());
-                }
-            })),
-            Err(error) => {
-                self.warn(Some(group), crate::chain::chain(&error));
-                if matches!(error, crate::state::DeleteError::Trash { .. }) {
-                    return;
-                }
-            }
+        let trash = match self.state.trash_group(group) {
+            Ok(trash) => trash,
+            Err(error) => return self.warn(Some(group), crate::chain::chain(&error)),
+        };
+        failpoint::reach("trashed");
+        let version = self.leases.release(group);
+        failpoint::reach("ports-released");
+        if let Some(trash) = trash {
+            self.remove_trash(trash, version);
         }
-        if let Err(error) = self.leases.release(group) {
-            self.warn(Some(group), crate::chain::chain(&error));
-        }
+        self.keep_leases();
         let runtime = self.paths.runtime.join(group.as_str());
         let _ = std::fs::remove_dir_all(runtime);
         self.logs.forget(group);
         self.drop_group(group);
+        failpoint::reach("group-forgotten");
         self.say_host(format!("group {group} and its data are deleted"));
         self.port.changed();
     }
@@ -182,14 +184,10 @@ impl Host {
         }
         let mut record = held.record.clone();
         record.desired = desired;
-        record.save(&layout, crate::state::Fsync::Yes).map_err(|e| {
-            wire::ApiError::new(
-                wire::ErrorCode::Failed,
-                format!("the group's record cannot be written: {}", crate::chain::chain(&e)),
-            )
-            .with_hint("free space in the state folder and try again")
-        })?;
+        record.save(&layout, crate::state::Fsync::No).map_err(|e| unwritten(crate::chain::chain(&e)))?;
+        self.unflushed = Some(layout.record(group));
         held.record = record;
+        failpoint::reach("desired-written");
         Ok(())
     }
 
@@ -210,6 +208,11 @@ impl Host {
         answer.component = component.map(ToString::to_string);
         Ok(answer)
     }
+}
+
+fn unwritten(why: String) -> wire::ApiError {
+    wire::ApiError::new(wire::ErrorCode::Failed, format!("the group's record cannot be written: {why}"))
+        .with_hint("free space in the state folder and try again")
 }
 
 fn accepted(operation: wire::Operation, group: Option<&GroupName>, note: &str) -> wire::Accepted {

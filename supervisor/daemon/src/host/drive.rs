@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::io::unix::AsyncFd;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 /// While a stop waits for the last process, it is looked for this often even without a word from the kernel: the fallback
 /// has no other way, and with cgroups it covers what no event tells.
@@ -57,6 +57,14 @@ impl Signals {
     }
 }
 
+/// What the loop does now and then.
+struct Timers<'a> {
+    alive: &'a mut Interval,
+    extend: &'a mut Interval,
+    house: &'a mut Interval,
+    watched: bool,
+}
+
 /// What the loop woke for.
 enum Wake {
     Child,
@@ -70,6 +78,7 @@ enum Wake {
     Look,
     Alive,
     Extend,
+    House,
 }
 
 impl Host {
@@ -83,7 +92,8 @@ impl Host {
         let beat = beat.unwrap_or(EXTEND_EVERY);
         let mut alive = tokio::time::interval(beat);
         let mut extend = tokio::time::interval(EXTEND_EVERY);
-        for timer in [&mut alive, &mut extend] {
+        let mut house = tokio::time::interval(super::keep::LOOK_EVERY);
+        for timer in [&mut alive, &mut extend, &mut house] {
             // A timer that was not looked at for a month must not fire for each of its days.
             timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
         }
@@ -92,7 +102,10 @@ impl Host {
         loop {
             let wake = match std::mem::take(&mut self.more_children) {
                 true => Wake::Child,
-                false => self.wait(&mut inlets, &mut alive, &mut extend, watched).await,
+                false => {
+                    let mut timers = Timers { alive: &mut alive, extend: &mut extend, house: &mut house, watched };
+                    self.wait(&mut inlets, &mut timers).await
+                }
             };
             self.wake(wake, &mut inlets);
             tokio::task::yield_now().await;
@@ -102,13 +115,7 @@ impl Host {
         }
     }
 
-    async fn wait(
-        &mut self,
-        inlets: &mut Inlets,
-        alive: &mut tokio::time::Interval,
-        extend: &mut tokio::time::Interval,
-        watched: bool,
-    ) -> Wake {
+    async fn wait(&mut self, inlets: &mut Inlets, timers: &mut Timers<'_>) -> Wake {
         let deadline = self.next_deadline().map(|at| self.clock.instant(at));
         let looking = !self.emptying.is_empty();
         // Kept over the rounds: a timer made anew in each would never fire on a busy host.
@@ -126,8 +133,9 @@ impl Host {
             _ = signals.hangup.recv() => Wake::Reload,
             () = sleep_until(deadline) => Wake::Time,
             () = sleep_until(look_at), if looking => Wake::Look,
-            _ = alive.tick(), if watched => Wake::Alive,
-            _ = extend.tick(), if self.stopping => Wake::Extend,
+            _ = timers.alive.tick(), if timers.watched => Wake::Alive,
+            _ = timers.extend.tick(), if self.stopping => Wake::Extend,
+            _ = timers.house.tick() => Wake::House,
         }
     }
 
@@ -173,6 +181,7 @@ impl Host {
             // Not for ever: when only what cannot be killed is left, systemd's own limit counts again.
             Wake::Extend if self.stuck_since.is_none() => inlets.manager.extend_timeout(EXTEND_BY),
             Wake::Extend => {}
+            Wake::House => self.keep_house(inlets),
         }
         if self.stopping && !self.said_stopping {
             self.said_stopping = true;
@@ -198,6 +207,9 @@ impl Host {
             Msg::Again(Again::RemoveRun(key, tries)) => self.remove_run(&key, tries),
             Msg::Again(Again::RemoveGroup(group, tries)) => self.remove_group(&group, tries),
             Msg::Again(Again::Sweep(group)) => self.reap_survivors(&group),
+            Msg::Again(Again::Owed) => self.pay(),
+            Msg::LeasesWritten(version, written) => self.leases_written(version, written),
+            Msg::TrashEmptied(path, emptied) => self.trash_emptied(path, emptied),
         }
         self.drain();
     }

@@ -2,11 +2,19 @@
 
 use super::live::Key;
 use super::{Containment, Host, Msg};
+use crate::failpoint;
 use crate::state::Fsync;
 use socialweb_core::{Action, Event, GroupName, GroupView, Phase, Receipt};
 
 impl Host {
     pub(super) fn execute(&mut self, group: &GroupName, action: Action) {
+        let (before, after) = both_sides(&action);
+        failpoint::reach(before);
+        self.perform(group, action);
+        failpoint::reach(after);
+    }
+
+    fn perform(&mut self, group: &GroupName, action: Action) {
         let key = |component, birth| Key { group: group.clone(), component, birth };
         match action {
             Action::ReapSurvivors => self.reap_survivors(group),
@@ -31,13 +39,16 @@ impl Host {
     }
 
     /// A sticky port is probed before every start; its holder is named, and nothing moves (law L9).
-    fn probe_leases(&mut self, group: &GroupName) {
+    pub(super) fn probe_leases(&mut self, group: &GroupName) {
+        if !self.leases_are_kept(group) {
+            return;
+        }
         let ports = self.groups.get(group).and_then(|h| h.machine.spec()).map(|s| s.ports.clone()).unwrap_or_default();
         let taken = ports.into_iter().find(|(_, port)| socialweb_sys::port::is_free(*port).is_err());
         let Some((role, port)) = taken else { return self.later(group, Event::LeasesGranted) };
         // Finding the holder reads every process's descriptors, which takes time that other groups need.
         let (tx, group) = (self.tx.clone(), group.clone());
-        tokio::task::spawn_blocking(move || {
+        self.aside(move || {
             let holder = socialweb_sys::port::holder_of(port).unwrap_or_else(|| "an unknown process".into());
             let _ = tx.send(Msg::Event(group, Event::LeaseTaken { role, port, holder }));
         });
@@ -68,6 +79,7 @@ impl Host {
             // A lost number costs nothing but a name of a receipt, so a start does not wait for the disk.
             let saved = held.record.save(self.state.layout(), Fsync::No);
             unsaved = saved.err().map(|e| crate::chain::chain(&e));
+            failpoint::reach("generation-written");
         }
         if view.phase == Phase::Ready
             && before.phase != Phase::Ready
@@ -76,7 +88,7 @@ impl Host {
             held.last_start_ms = u64::try_from(now.since(began).as_millis()).ok();
         }
         if let Some(why) = unsaved {
-            self.warn(Some(group), why);
+            self.owe_record(group, why);
         }
         self.say_change(group, &before);
         self.port.changed();
@@ -90,11 +102,30 @@ impl Host {
         if let Some(held) = self.groups.get_mut(group) {
             receipt.strays.append(&mut held.strays);
         }
-        let folder = self.state.layout().receipts(group);
-        if let Err(error) = crate::state::Receipts::new(folder).save(&receipt) {
-            self.warn(Some(group), format!("the receipt is not kept: {}", crate::chain::chain(&error)));
-        }
         self.say_receipt(group, &receipt);
+        self.save_receipt(group, receipt);
+    }
+}
+
+/// The failpoints on both sides of an action.
+fn both_sides(action: &Action) -> (&'static str, &'static str) {
+    match action {
+        Action::ReapSurvivors => ("before-reap-survivors", "after-reap-survivors"),
+        Action::Lease => ("before-lease", "after-lease"),
+        Action::Request { .. } => ("before-request", "after-request"),
+        Action::Return { .. } => ("before-return", "after-return"),
+        Action::MakeCgroup => ("before-make-cgroup", "after-make-cgroup"),
+        Action::Spawn { .. } => ("before-spawn", "after-spawn"),
+        Action::Probe { .. } => ("before-probe", "after-probe"),
+        Action::Signal { .. } => ("before-signal", "after-signal"),
+        Action::AwaitEmpty { .. } => ("before-await-empty", "after-await-empty"),
+        Action::KillCgroup { .. } => ("before-kill-cgroup", "after-kill-cgroup"),
+        Action::RemoveCgroup { .. } => ("before-remove-cgroup", "after-remove-cgroup"),
+        Action::RemoveGroup => ("before-remove-group", "after-remove-group"),
+        Action::ShutPath => ("before-shut-path", "after-shut-path"),
+        Action::Release => ("before-release", "after-release"),
+        Action::Publish { .. } => ("before-publish", "after-publish"),
+        Action::Receipt { .. } => ("before-receipt", "after-receipt"),
     }
 }
 

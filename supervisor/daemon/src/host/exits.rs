@@ -4,6 +4,7 @@ use super::drive::LOOK_GAP;
 use super::hunt::Place;
 use super::live::{Key, Live, Owner, exit_status};
 use super::{Containment, Host};
+use crate::failpoint;
 use socialweb_core::event::ReapedBy;
 use socialweb_core::{Birth, ComponentName, Event, ExitStatus, GroupName, Traces};
 use socialweb_sys::cgroup::Cgroup;
@@ -53,6 +54,7 @@ impl Host {
         }
         let pid = zombie.pid;
         let mut core_dumped = false;
+        failpoint::reach("child-ended");
         let status = match zombie.collect() {
             Ok(status) => {
                 core_dumped = matches!(status, reap::Status::Killed { core: true, .. });
@@ -63,6 +65,7 @@ impl Host {
                 ExitStatus::Unknown
             }
         };
+        failpoint::reach("child-collected");
         match owner {
             Some(Owner::Leader(key)) => self.leader_exited(&key, status, core_dumped),
             Some(Owner::Probe(_, tell)) => drop(tell.send(status)),

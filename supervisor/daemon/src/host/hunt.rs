@@ -218,7 +218,7 @@ impl Host {
             }
         }
         let tx = self.tx.clone();
-        tokio::task::spawn_blocking(move || {
+        self.aside(move || {
             let _ = tx.send(Msg::Hunted(hunt.run()));
         });
     }

@@ -274,6 +274,7 @@ impl Host {
         self.passing.forget(&Place::Run(key.clone()));
         let Some(live) = self.births.get_mut(key) else { return };
         let watch = live.emptying.take().and_then(|e| e.watch);
+        crate::failpoint::reach("run-emptied");
         let others = std::mem::take(&mut live.others);
         if let (Some(watch), Containment::Cgroups { watcher: Some(w), .. }) = (watch, &mut self.containment) {
             w.get_mut().remove(watch);

@@ -5,6 +5,7 @@
 //!
 //! Map:
 //! - [`drive`] - the loop: what it waits for, and in which order it takes it.
+//! - [`clock`] - daemon time.
 //! - [`live`] - one run of one component in the shell: pidfd, cgroup, pipes, probe.
 //! - [`execute`] - performs core's actions.
 //! - [`spawn`] - a launch becomes a process.
@@ -16,18 +17,25 @@
 //! - [`reload`] - sources become declarations.
 //! - [`answer`] - what people ask through the admin socket; [`status`] and [`feeds`] - what they are told.
 //! - [`shutdown`] - the way out.
+//! - [`keep`] - what is taken from under a running daemon.
+//! - [`old`] - what is ours alone, and what an earlier run had elsewhere.
+//! - [`owed`] - what is still to be written, and what is written beside the loop.
 //! - [`say`] - events and status for people, journal and systemd.
 
 pub(crate) mod answer;
+pub(crate) mod clock;
 pub(crate) mod cores;
 pub(crate) mod drive;
 pub(crate) mod execute;
 pub(crate) mod exits;
 pub(crate) mod feeds;
 pub(crate) mod hunt;
+pub(crate) mod keep;
 pub(crate) mod ladder;
 pub(crate) mod limits;
 pub(crate) mod live;
+pub(crate) mod old;
+pub(crate) mod owed;
 pub(crate) mod reload;
 pub(crate) mod remove;
 pub(crate) mod say;
@@ -38,20 +46,21 @@ pub(crate) mod sweep;
 pub(crate) mod watch;
 
 use crate::admin::AdminPort;
+use crate::aside::Aside;
 use crate::config::{Binaries, DaemonConfig, Env, Overrides};
 use crate::logs::Logs;
-use crate::state::{EventLog, EventRing, GroupRecord, Leases, Logged, PortRole, StateDir};
+use crate::state::{EventLog, EventRing, GroupRecord, LeaseError, Leases, Logged, PortRole, StateDir};
+pub(crate) use clock::Clock;
 use live::{Key, Live, Owner};
 use socialweb_core::budget::Budget;
 use socialweb_core::record::{Entry, Header};
 use socialweb_core::{Birth, ComponentName, Event, Group, GroupName, GroupView, Time};
-use socialweb_sys::cgroup::{Cgroup, Support, Tree, Watcher};
+use socialweb_sys::cgroup::{Support, Tree, Watcher};
 use socialweb_sys::process::Proc;
 use socialweb_wire::EventLine;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{broadcast, mpsc};
 
@@ -78,7 +87,11 @@ pub(crate) enum Msg {
     Cores(GroupName, cores::Found),
     /// It is time to look for core dumps.
     LookForCores,
-    /// A removal or a sweep may be tried again.
+    /// This version of the leases was written, or not.
+    LeasesWritten(u64, Result<(), LeaseError>),
+    /// All that was in a deleted group's folder is removed, or not.
+    TrashEmptied(PathBuf, std::io::Result<()>),
+    /// A removal, a sweep or a write may be tried again.
     Again(Again),
     /// A hunt for what left its run ended.
     Hunted(hunt::Bag),
@@ -90,26 +103,7 @@ pub(crate) enum Again {
     RemoveRun(Key, u32),
     RemoveGroup(GroupName, u32),
     Sweep(GroupName),
-}
-
-/// Milliseconds since the daemon's start, from CLOCK_MONOTONIC (law L12).
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Clock(Instant);
-
-impl Clock {
-    pub fn start() -> Self {
-        Clock(Instant::now())
-    }
-
-    pub fn now(self) -> Time {
-        Time(u64::try_from(self.0.elapsed().as_millis()).unwrap_or(u64::MAX))
-    }
-
-    /// The moment as tokio wants it. Rounded up by a millisecond: a timer that fires a fraction early would find its
-    /// deadline not yet due and spin.
-    pub fn instant(self, at: Time) -> tokio::time::Instant {
-        (self.0 + Duration::from_millis(at.0.saturating_add(1))).into()
-    }
+    Owed,
 }
 
 /// How processes are kept together on this host.
@@ -173,14 +167,26 @@ pub(crate) struct Host {
     pub look: bool,
     /// Groups whose survivors are being ended now.
     pub sweeping: BTreeMap<GroupName, sweep::Then>,
-    /// Our subtree of an earlier run, when it lay elsewhere.
-    pub old_tree: Option<Cgroup>,
     /// Where children that are no leaders died lately.
     pub passing: hunt::Passing,
     /// Runs that the hunt under way is for.
     pub hunting: BTreeSet<Key>,
     /// When emptying runs were looked at last.
     pub looked: Option<tokio::time::Instant>,
+    /// Threads for what waits for a disk.
+    pub aside: Aside,
+    /// There can be none, and that was said.
+    pub said_no_thread: bool,
+    /// Writes that are still to be done.
+    pub owed: owed::Owed,
+    /// A record that is written and to be flushed before its change is confirmed.
+    pub unflushed: Option<PathBuf>,
+    /// Ours while this daemon runs: its name, and its subtree of cgroups.
+    pub _claims: old::Claims,
+    /// What an earlier run of this state folder had, when it went by another name or its subtree lay elsewhere.
+    pub old: Option<old::OldRun>,
+    /// What was there at the last look around.
+    pub seen: keep::Seen,
     /// When emptying runs are looked at next.
     pub look_at: Option<tokio::time::Instant>,
     /// More children had ended than one round takes.
@@ -275,6 +281,9 @@ impl Host {
         }
         self.say_event(group, &event);
         let exited = exited(&event);
+        if matches!(event, Event::Ready { .. }) {
+            crate::failpoint::reach("ready-seen");
+        }
         let Some(held) = self.groups.get_mut(group) else { return };
         let actions = held.machine.handle(now, event);
         // Only the machine knows what it had sent.

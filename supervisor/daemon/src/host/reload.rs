@@ -4,7 +4,8 @@
 use super::Host;
 use crate::chain::chain;
 use crate::config::{self, ClusterConfig, Context, Expanded, Finding, Inputs, Loaded, SourceState};
-use crate::state::{Desired, GroupRecord, Loaded as Record, PortRole};
+use crate::failpoint;
+use crate::state::{Desired, GroupRecord, LeaseError, Loaded as Record, PortRole};
 use socialweb_core::plan::{self, Effect};
 use socialweb_core::{Event, GroupName, GroupSpec, Why};
 use socialweb_wire as wire;
@@ -41,6 +42,8 @@ impl Host {
             return plan;
         }
         if !dry_run {
+            failpoint::reach("reload-read");
+            self.forget_declarations();
             self.apply_daemon(&loaded, &mut plan.problems);
         }
         for entry in &loaded.declared.clusters {
@@ -58,7 +61,9 @@ impl Host {
         plan.groups.sort_by(|a, b| a.group.cmp(&b.group));
         plan.applied = !dry_run;
         if !dry_run {
+            self.keep_leases();
             self.keep_problems(&plan);
+            failpoint::reach("reload-applied");
         }
         plan
     }
@@ -121,6 +126,17 @@ impl Host {
         }
     }
 
+    /// Once more, for one whose record or leases found no room on the disk.
+    pub(super) fn declare_again(&mut self, cluster: &ClusterConfig) {
+        let mut plan = wire::ReloadPlan { applied: true, groups: Vec::new(), problems: Vec::new() };
+        self.plan_cluster(cluster, false, &mut plan);
+        if plan.problems.iter().all(|p| p.severity != wire::Severity::Error) {
+            let file = cluster.source.path().display().to_string();
+            self.source_problems.retain(|problem| !problem.starts_with(&file));
+            self.say_host(format!("group {} is declared after all", cluster.name));
+        }
+    }
+
     /// Leases ports and makes the spec. A dry run leases nothing: a new group is shown with stand-ins.
     fn expand(&mut self, cluster: &ClusterConfig, dry_run: bool) -> Result<Expanded, Vec<wire::Problem>> {
         let group = &cluster.name;
@@ -134,9 +150,17 @@ impl Host {
             }
             ports
         } else {
-            let mut record = self.record_of(group, cluster.account()).map_err(whole)?;
+            let mut record = self.record_of(group, cluster.account()).map_err(|why| {
+                self.owe_declaration(cluster);
+                whole(why)
+            })?;
             same_account(&record, cluster)?;
-            let ports = self.leases.ensure(&mut record, &roles).map_err(|e| whole(chain(&e)))?;
+            let ports = self.leases.ensure(&mut record, &roles).map_err(|e| {
+                if matches!(e, LeaseError::Write(_)) {
+                    self.owe_declaration(cluster);
+                }
+                whole(chain(&e))
+            })?;
             self.hold(record);
             ports
         };
@@ -165,7 +189,9 @@ impl Host {
                 fresh(self)
             }
         };
-        record.save(self.state.layout(), crate::state::Fsync::Yes).map_err(|e| chain(&e))?;
+        // Not flushed: until its ports are, there is nothing in it that could not be made again.
+        record.save(self.state.layout(), crate::state::Fsync::No).map_err(|e| chain(&e))?;
+        failpoint::reach("record-made");
         Ok(record)
     }
 
@@ -178,6 +204,7 @@ impl Host {
         let same = was_declared && held.machine.spec() == Some(&expanded.spec);
         if !same {
             self.feed(group, Event::Declared { spec: Box::new(expanded.spec) });
+            failpoint::reach("declared");
         }
         self.change_limits(group);
         self.watch_cores(group);

@@ -1,6 +1,7 @@
 //! The way out: every group down in its order, then nothing of ours left.
 
-use super::{Containment, Host};
+use super::Host;
+use crate::failpoint;
 use socialweb_core::{Event, Phase, Why};
 use socialweb_sys::cgroup::{Support, release_controllers};
 use socialweb_sys::process::{self, ChaseLimits, Stat};
@@ -24,6 +25,7 @@ impl Host {
             return self.say_host("still stopping; every group goes down in its order".into());
         }
         self.say_host("stopping: every group goes down in its order".into());
+        failpoint::reach("shutdown-begun");
         let groups: Vec<_> = self.groups.keys().cloned().collect();
         for group in groups {
             self.feed(&group, Event::Stop { why: Why::Shutdown });
@@ -37,7 +39,8 @@ impl Host {
         }
         let down = |phase: Phase| matches!(phase, Phase::Absent | Phase::Parked | Phase::Unavailable);
         if self.sweeping.is_empty() && self.groups.values().all(|h| down(h.view.phase)) {
-            return Some(Ok(()));
+            // A flush that is under way ends, well or not, and then all is written once more if need be.
+            return (!self.leases.is_writing()).then_some(Ok(()));
         }
         let wedged = self.groups.values().filter(|h| !down(h.view.phase)).all(|h| {
             let mut alive = h.view.components.iter().filter(|c| c.birth.is_some()).peekable();
@@ -65,23 +68,26 @@ impl Host {
 
     /// Nothing of ours stays: stragglers that hid from every group, the subtree, what was handed down in it, sockets.
     pub fn leave(&mut self) {
+        self.pay_at_the_end();
         self.end_stragglers();
-        if let Containment::Cgroups { tree, .. } = &self.containment {
-            for top in self.old_tree.iter().chain([tree.top()]) {
-                if let Err(error) = top.remove() {
-                    tracing::warn!("the cgroup subtree stays: {}", crate::chain::chain(&error));
-                }
+        failpoint::reach("stragglers-ended");
+        let old = self.old.as_ref().and_then(|old| old.tree.clone());
+        for top in old.into_iter().chain(self.groups_tree().map(|tree| tree.top().clone())) {
+            if let Err(error) = top.remove() {
+                tracing::warn!("the cgroup subtree stays: {}", crate::chain::chain(&error));
             }
         }
         if let (Support::Delegated { .. }, Some(root)) = (&self.support, self.support.root()) {
             release_controllers(root).iter().for_each(|problem| tracing::warn!("{problem}"));
         }
+        failpoint::reach("tree-removed");
         let _ = std::fs::remove_file(&self.paths.notify);
         for group in self.groups.keys() {
             let _ = std::fs::remove_dir_all(self.paths.runtime.join(group.as_str()));
         }
         // Only when nothing of anybody else is in it.
         let _ = std::fs::remove_dir(&self.paths.runtime);
+        failpoint::reach("sockets-removed");
     }
 
     /// What is still a child of ours now belongs to nobody: it left its cgroup and dropped its marker. While children end

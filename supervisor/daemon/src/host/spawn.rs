@@ -3,10 +3,11 @@
 use super::live::{Key, Live, Owner};
 use super::watch::Saying;
 use super::{Containment, Host, Msg};
+use crate::failpoint;
 use crate::logs::{Source, Watch};
 use crate::probe::Signalled;
 use crate::state::{Fsync, read_regular, write_atomic};
-use socialweb_core::{ComponentSpec, Event, Launch, Probe, Role, Traces};
+use socialweb_core::{ComponentSpec, Event, Kind, Launch, Probe, Role, Traces};
 use socialweb_sys::cgroup::Cgroup;
 use socialweb_sys::socket::clear_stale_socket;
 use socialweb_sys::spawn::{Command, ExecPipe, Output, Spawned};
@@ -37,7 +38,9 @@ impl Host {
 
     fn try_spawn(&mut self, key: &Key, role: Role, spec: &ComponentSpec, launch: &Launch) -> Result<(), String> {
         prepare(launch)?;
+        failpoint::reach("launch-prepared");
         let cgroup = self.make_run_cgroup(key)?;
+        failpoint::reach("run-cgroup-made");
         self.limit_component(key);
         let (ready, beat) = (Signalled::new(), Signalled::new());
         let main = role == Role::Main;
@@ -63,6 +66,7 @@ impl Host {
                 return Err(crate::chain::chain(&error));
             }
         };
+        failpoint::reach(if spec.kind == Kind::OneShot { "task-spawned" } else { "spawned" });
         let exec = watch_exec(key.clone(), spawned.exec, self.tx.clone());
         self.pids.insert(spawned.pid, Owner::Leader(key.clone()));
         let mut tasks = Vec::new();
@@ -89,6 +93,7 @@ impl Host {
             pipe,
         };
         self.births.insert(key.clone(), Box::new(live));
+        failpoint::reach("run-noted");
         Ok(())
     }
 
@@ -153,6 +158,7 @@ impl Host {
         match result {
             Ok(()) => {
                 let pid = live.pid;
+                failpoint::reach("exec-seen");
                 self.feed(&key.group, Event::Spawned { component, birth, pid });
             }
             // Told once the process is waited for, so that its number is not forgotten while it exists.

@@ -24,6 +24,8 @@ impl Host {
         let counters = self.logs.all_counters();
         let mut warnings = self.warnings.clone();
         warnings.extend(self.source_problems.iter().cloned());
+        warnings.extend(self.owed.summary());
+        warnings.extend(self.moved_warning());
         warnings.extend(self.support.problems().iter().cloned());
         warnings.extend(groups.iter().filter_map(large_datastore));
         let told = self.groups.iter().filter(|(name, _)| group.is_none_or(|g| g == *name));

@@ -4,6 +4,7 @@
 //! delete wait for it, and what it could not end is kept for the next one.
 
 use super::{Again, Containment, Host, Msg};
+use crate::failpoint;
 use socialweb_core::event::ReapedBy;
 use socialweb_core::receipt::{self, Receipt};
 use socialweb_core::{ComponentName, Event, GroupName, Phase, Reaped, Time, Why};
@@ -44,8 +45,13 @@ impl Host {
     /// Finds every process on this host that carries this state folder's marker. Once, at start: later all that runs of
     /// ours leave are our own children.
     pub fn find_orphans(&mut self) {
-        let prefix = format!("{}/", self.paths.id);
-        let mut found = match process::find_marked(super::spawn::MARKER, &prefix) {
+        for id in self.ids() {
+            self.find_orphans_of(&format!("{id}/"));
+        }
+    }
+
+    fn find_orphans_of(&mut self, prefix: &str) {
+        let mut found = match process::find_marked(super::spawn::MARKER, prefix) {
             Ok(found) => found,
             Err(error) => {
                 self.warn(
@@ -57,7 +63,7 @@ impl Host {
         };
         if !self.known_from_state.is_empty() {
             // What forks faster than that look has no parent any more that would tell us of its dead. It gets no grace.
-            let ours = |pid| process::environ_value(pid, super::spawn::MARKER).filter(|m| m.starts_with(&prefix));
+            let ours = |pid| process::environ_value(pid, super::spawn::MARKER).filter(|m| m.starts_with(prefix));
             found.extend(process::chase(HOPPERS, ours).unwrap_or_default());
         }
         for proc in found {
@@ -68,11 +74,23 @@ impl Host {
         }
     }
 
+    /// The names that the marked processes of this state folder may carry: ours, and that of an earlier run.
+    fn ids(&self) -> Vec<String> {
+        let old = self.old.as_ref().map(|old| old.id.clone()).filter(|id| *id != self.paths.id);
+        std::iter::once(self.paths.id.clone()).chain(old).collect()
+    }
+
+    /// The subtrees that may hold survivors.
+    fn trees(&self) -> Vec<Cgroup> {
+        let own = self.groups_tree().map(|tree| tree.top().clone());
+        own.into_iter().chain(self.old.as_ref().and_then(|old| old.tree.clone())).collect()
+    }
+
     /// Every group that has survivors and does not start now, declared or not: they are ended all the same.
     pub fn reap_forgotten(&mut self) {
         let mut names: Vec<GroupName> = self.orphans.keys().cloned().collect();
-        if let Containment::Cgroups { tree, .. } = &self.containment {
-            let found = tree.top().children().unwrap_or_default();
+        for tree in self.trees() {
+            let found = tree.children().unwrap_or_default();
             names.extend(found.iter().filter_map(|c| GroupName::new(c.name()).ok()));
         }
         names.sort();
@@ -90,25 +108,24 @@ impl Host {
         if self.sweeping.contains_key(group) {
             return;
         }
-        let (cgroup, scan) = match &self.containment {
-            Containment::Cgroups { tree, .. } => (Some(tree.child(group.as_str())).filter(Cgroup::exists), false),
-            Containment::Fallback => (None, true),
-        };
+        let scan = matches!(self.containment, Containment::Fallback);
+        let cgroups = self.trees().into_iter().map(|tree| tree.child(group.as_str())).filter(Cgroup::exists);
+        let cgroups: Vec<Cgroup> = cgroups.collect();
         let mut procs = self.orphans.remove(group).unwrap_or_default();
         let prefix = format!("{}/{group}/", self.paths.id);
         procs.extend(self.strays().unwrap_or_default().into_iter().filter(|p| p.marker.starts_with(&prefix)));
         // One that left the cgroup may fork meanwhile, and its children are not ours.
         let scan = scan || procs.iter().any(|p| self.left(group, p.pid));
-        if let (Some(cgroup), Containment::Cgroups { tree, .. }) = (&cgroup, &self.containment)
-            && let Err(error) = tree.thaw_above(cgroup)
+        if let Containment::Cgroups { tree, .. } = &self.containment
+            && let Err(error) = tree.thaw_above(&tree.child(group.as_str()))
         {
             self.warn(Some(group), crate::chain::chain(&error));
         }
-        if cgroup.is_none() && procs.is_empty() {
+        if cgroups.is_empty() && procs.is_empty() {
             return self.later(group, Event::SurvivorsReaped { found: Vec::new() });
         }
         self.sweeping.insert(group.clone(), Then { began: self.clock.now(), remove_group: false });
-        let survivors = Survivors { prefix, cgroup, scan, procs, blind: false };
+        let survivors = Survivors { prefix, cgroups, scan, procs, blind: false };
         let (tx, group) = (self.tx.clone(), group.clone());
         tokio::spawn(async move {
             let swept = survivors.end().await;
@@ -188,7 +205,8 @@ impl Host {
 
 struct Survivors {
     prefix: String,
-    cgroup: Option<Cgroup>,
+    /// Its own, and in the subtree of an earlier run.
+    cgroups: Vec<Cgroup>,
     /// Without cgroups, and outside of them, only a scan of /proc finds what is forked meanwhile.
     scan: bool,
     procs: Vec<Proc>,
@@ -200,13 +218,14 @@ impl Survivors {
     async fn end(mut self) -> Swept {
         let mut found: Vec<Reaped> = Vec::new();
         self.look(&mut found);
-        if let Some(cgroup) = &self.cgroup {
+        for cgroup in &self.cgroups {
             let _ = cgroup.thaw();
         }
         for proc in &self.procs {
             let _ = proc.pidfd.send(nix::libc::SIGTERM);
             let _ = proc.pidfd.send(nix::libc::SIGCONT);
         }
+        failpoint::reach("survivors-signalled");
         self.wait(GRACE, &mut found).await;
         let after_term: Vec<u32> = self.alive();
         for reaped in found.iter_mut().filter(|r| !after_term.contains(&r.pid)) {
@@ -221,15 +240,17 @@ impl Survivors {
         let mut clean = 0;
         loop {
             self.look(&mut found);
-            if let Some(cgroup) = &self.cgroup {
+            for cgroup in &self.cgroups {
                 let _ = cgroup.kill();
             }
             for proc in &self.procs {
                 let _ = proc.pidfd.send(nix::libc::SIGKILL);
             }
+            failpoint::reach("survivors-killed");
             clean = if self.is_gone() { clean + 1 } else { 0 };
             let enough = clean >= if self.scan { 2 } else { 1 };
-            if enough && self.cgroup.as_ref().is_none_or(|c| c.remove().is_ok()) {
+            if enough && self.cgroups.iter().all(|c| c.remove().is_ok()) {
+                failpoint::reach("survivors-gone");
                 return Swept { found, stuck: None };
             }
             if tokio::time::Instant::now() >= deadline {
@@ -249,7 +270,7 @@ impl Survivors {
             let new: Vec<Proc> = scanned.unwrap_or_default().into_iter().filter(|p| !known(p)).collect();
             self.procs.extend(new);
         }
-        for pid in self.cgroup.as_ref().and_then(|c| c.pids().ok()).unwrap_or_default() {
+        for pid in self.inside() {
             if !self.procs.iter().any(|p| p.pid == pid) {
                 let marker =
                     |_: &process::Stat| Some(process::environ_value(pid, super::spawn::MARKER).unwrap_or_default());
@@ -270,6 +291,10 @@ impl Survivors {
         }
     }
 
+    fn inside(&self) -> Vec<u32> {
+        self.cgroups.iter().flat_map(|c| c.pids().unwrap_or_default()).collect()
+    }
+
     async fn wait(&mut self, limit: Duration, found: &mut Vec<Reaped>) {
         let deadline = tokio::time::Instant::now() + limit;
         while !self.is_gone() && tokio::time::Instant::now() < deadline {
@@ -285,12 +310,12 @@ impl Survivors {
 
     fn is_gone(&self) -> bool {
         // What cannot be read is not gone (law L14).
-        let empty = self.cgroup.as_ref().is_none_or(|c| !c.exists() || !c.populated().unwrap_or(true));
+        let empty = self.cgroups.iter().all(|c| !c.exists() || !c.populated().unwrap_or(true));
         empty && !self.blind && self.alive().is_empty()
     }
 
     fn stuck(&self) -> String {
-        let inside = self.cgroup.as_ref().and_then(|c| c.pids().ok()).unwrap_or_default();
+        let inside = self.inside();
         let mut pids: Vec<u32> = self.alive().into_iter().chain(inside).collect();
         pids.sort_unstable();
         pids.dedup();

@@ -55,6 +55,7 @@ impl RotatedFile {
             (file, len) = self.open().map_err(|e| failed(0, e))?;
             appended = Appended::ToNewFile;
         }
+        crate::failpoint::disk(&self.path).map_err(|e| failed(0, e))?;
         match write_whole(&mut file, lines) {
             Ok(()) => Ok(appended),
             Err((written, source)) => {

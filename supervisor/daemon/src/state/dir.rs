@@ -1,9 +1,10 @@
 //! Opens, checks and locks the state folder.
 
-use super::file::{sweep_temps, sync_folder};
+use super::file::sweep_temps;
 use super::leases;
 use super::lock::Lock;
-use super::unix_now;
+use super::trash::{Trash, drop_trash, empty_trash, free_trash, list_trash};
+use crate::failpoint;
 use nix::sys::statfs::{FsType, Statfs, statfs};
 use nix::sys::statvfs::FsFlags;
 use socialweb_core::GroupName;
@@ -62,6 +63,12 @@ pub enum StateError {
         /// The path.
         path: PathBuf,
     },
+    /// What has the name of a group's folder is none.
+    #[error("{} has the name of a group's folder and is a file, a FIFO or a link to nothing; move it away", path.display())]
+    InTheWay {
+        /// The path.
+        path: PathBuf,
+    },
     /// Another daemon has it.
     #[error(
         "the state folder is in use: {} is locked by {holder}; stop that daemon, or give this one its own -state-dir",
@@ -93,32 +100,17 @@ pub enum StateError {
         #[source]
         source: io::Error,
     },
-    /// A deletion that a crash cut short could not be completed.
-    #[error("cannot give back the ports of deleted groups")]
-    Leases(#[from] leases::LeaseError),
 }
 
-/// Why a group's folder is still there.
+/// Why a group's folder is still there. Nothing of it was deleted.
 #[derive(Debug, thiserror::Error)]
-pub enum DeleteError {
-    /// Nothing was deleted.
-    #[error("cannot move {} to the trash; check the folder's owner; nothing of it was deleted", path.display())]
-    Trash {
-        /// The group's folder.
-        path: PathBuf,
-        /// The cause.
-        #[source]
-        source: io::Error,
-    },
-    /// It is out of the way; the rest is removed at the daemon's next start.
-    #[error("the group is deleted, but {} is not empty yet; the next start of the daemon removes it", path.display())]
-    Remove {
-        /// The trash.
-        path: PathBuf,
-        /// The cause.
-        #[source]
-        source: io::Error,
-    },
+#[error("cannot move {} to the trash; check the folder's owner; nothing of it was deleted", path.display())]
+pub struct DeleteError {
+    /// The group's folder.
+    pub path: PathBuf,
+    /// The cause.
+    #[source]
+    pub source: io::Error,
 }
 
 /// Where things lie. Pure paths.
@@ -178,8 +170,10 @@ impl Layout {
         for entry in fs::read_dir(self.groups())? {
             let entry = entry?;
             let name = entry.file_name().to_str().and_then(|n| GroupName::new(n).ok());
+            // Through a link too: an operator may have put one tenant's data on another disk. A link to nothing, a FIFO
+            // or a file is no group, and no reason to read none of them.
             if let Some(name) = name
-                && entry.file_type()?.is_dir()
+                && fs::metadata(entry.path()).is_ok_and(|meta| meta.is_dir())
             {
                 groups.push(name);
             }
@@ -194,6 +188,8 @@ impl Layout {
 pub struct StateDir {
     layout: Layout,
     warnings: Vec<String>,
+    /// Device and inode, to know the folder again.
+    inode: (u64, u64),
     _lock: Lock,
 }
 
@@ -210,7 +206,8 @@ impl StateDir {
         check_owner(&root, &meta)?;
         let layout = Layout::new(root);
         let lock = Lock::take(&layout.lock())?;
-        let mut state = StateDir { layout, warnings: Vec::new(), _lock: lock };
+        let inode = (meta.dev(), meta.ino());
+        let mut state = StateDir { layout, warnings: Vec::new(), inode, _lock: lock };
         state.tighten(&meta)?;
         state.settle()?;
         Ok(state)
@@ -243,64 +240,63 @@ impl StateDir {
         let known = self.layout.list_groups().map_err(|e| folder("read", &groups, e))?;
         let trash = list_trash(&groups).map_err(|e| folder("read", &groups, e))?;
         for dir in std::iter::once(self.layout.root().to_owned()).chain(known.iter().map(|g| self.layout.group(g))) {
-            sweep_temps(&dir).map_err(|e| folder("clean", &dir, e))?;
+            if let Err(e) = sweep_temps(&dir) {
+                // One group's trouble keeps no daemon from coming up (law L10).
+                self.warnings.push(crate::chain::chain(&folder("clean", &dir, e)));
+            }
         }
         let gone: Vec<GroupName> = trash.iter().map(|t| t.group.clone()).filter(|g| !known.contains(g)).collect();
         if !gone.is_empty() {
-            self.warnings.extend(leases::forget(&self.layout, &gone)?);
+            match leases::forget(&self.layout, &gone) {
+                Ok(warnings) => self.warnings.extend(warnings),
+                // The trash stays: it is what tells the next start that those ports are free.
+                Err(e) => return Ok(self.warnings.push(crate::chain::chain(&e))),
+            }
         }
         for Trash { path, .. } in trash {
-            if let Err(e) = fs::remove_dir_all(&path) {
+            if let Err(e) = empty_trash(&path).and_then(|()| drop_trash(&path)) {
                 self.warnings.push(format!("cannot remove the deleted {}: {e}; remove it by hand", path.display()));
             }
         }
         Ok(())
     }
 
-    /// Makes `groups/<group>/` (mode 0700) when absent, and makes its name durable.
+    /// Makes `groups/<group>/` (mode 0700) when absent. Its name is durable with the leases ([`super::flush::Flush`]).
     ///
     /// # Errors
-    /// [`StateError::Folder`].
+    /// [`StateError::Folder`]; [`StateError::InTheWay`].
     pub fn ensure_group(&self, group: &GroupName) -> Result<PathBuf, StateError> {
         let path = self.layout.group(group);
         match DirBuilder::new().mode(0o700).create(&path) {
-            Ok(()) => sync_folder(&self.layout.groups()).map_err(|e| folder("flush", &path, e))?,
+            Ok(()) => failpoint::reach("group-folder-made"),
             Err(e) if e.kind() == ErrorKind::AlreadyExists && path.is_dir() => {}
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => return Err(StateError::InTheWay { path }),
             Err(e) => return Err(folder("make", &path, e)),
         }
         Ok(path)
     }
 
-    /// Deletes a group's folder with all its data; an absent one is fine. Call [`super::Leases::release`] after it.
+    /// Takes a group's folder out of the way: it counts as deleted, and its data lies under the trash name that is
+    /// returned, to be removed at leisure; the next open removes what is left of it. `None`: there was none.
     ///
-    /// The folder first takes a trash name, so that a kill -9 in between leaves either the whole group or none of it.
+    /// One rename, so that a kill -9 leaves either the whole group or none of it. Call [`super::Leases::release`] after
+    /// it; the flush of the leases makes the trash name durable, and [`super::empty_trash`] may go before that.
     ///
     /// # Errors
-    /// [`DeleteError::Trash`]: it is untouched. [`DeleteError::Remove`]: it counts as deleted.
-    pub fn delete_group(&self, group: &GroupName) -> Result<(), DeleteError> {
-        match self.trash_group(group)? {
-            None => Ok(()),
-            Some(trash) => fs::remove_dir_all(&trash).map_err(|source| DeleteError::Remove { path: trash, source }),
+    /// [`DeleteError`]; nothing was deleted.
+    pub fn trash_group(&self, group: &GroupName) -> Result<Option<PathBuf>, DeleteError> {
+        let path = self.layout.group(group);
+        let trash = free_trash(&self.layout.groups(), group);
+        match fs::rename(&path, &trash) {
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(DeleteError { path, source }),
+            Ok(()) => Ok(Some(trash)),
         }
     }
 
-    /// The first half of [`StateDir::delete_group`]: the group counts as deleted, its data lies in the folder that is
-    /// returned and may be removed at leisure; the next open removes what is left of it. `None`: there was none.
-    ///
-    /// # Errors
-    /// As [`StateDir::delete_group`].
-    pub fn trash_group(&self, group: &GroupName) -> Result<Option<PathBuf>, DeleteError> {
-        let (path, groups) = (self.layout.group(group), self.layout.groups());
-        let trash = free_trash(&groups, group);
-        match fs::rename(&path, &trash) {
-            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(source) => return Err(DeleteError::Trash { path, source }),
-            Ok(()) => {}
-        }
-        match sync_folder(&groups) {
-            Ok(()) => Ok(Some(trash)),
-            Err(source) => Err(DeleteError::Remove { path: trash, source }),
-        }
+    /// False when another folder, or none, has the state folder's name now: somebody moved it away under the daemon.
+    pub fn is_in_place(&self) -> bool {
+        fs::metadata(self.layout.root()).is_ok_and(|meta| (meta.dev(), meta.ino()) == self.inode)
     }
 }
 
@@ -349,30 +345,4 @@ fn check_owner(root: &Path, meta: &Metadata) -> Result<(), StateError> {
         return Err(StateError::NotOurs { path: root.to_owned(), owner, us });
     }
     Ok(())
-}
-
-/// A folder that is being deleted: `.trash-<unix time>-<n>-<group>`. A group's name never begins with a dot.
-struct Trash {
-    path: PathBuf,
-    group: GroupName,
-}
-
-fn free_trash(groups: &Path, group: &GroupName) -> PathBuf {
-    let now = unix_now();
-    let mut names = (1u32..).map(|n| groups.join(format!(".trash-{now}-{n}-{group}")));
-    names.find(|p| p.symlink_metadata().is_err()).expect("there is always a number that is not taken")
-}
-
-fn list_trash(groups: &Path) -> io::Result<Vec<Trash>> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(groups)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        let parts = name.to_str().and_then(|n| n.strip_prefix(".trash-")).map(|n| n.splitn(3, '-'));
-        let group = parts.and_then(|mut p| p.nth(2)).and_then(|g| GroupName::new(g).ok());
-        if let Some(group) = group {
-            found.push(Trash { path: entry.path(), group });
-        }
-    }
-    Ok(found)
 }

@@ -8,12 +8,18 @@ use std::path::PathBuf;
 /// Size at which an event log is rotated. One event is some 200 bytes, a start of a tenant about 50 events.
 pub const MAX_BYTES: u64 = 1 << 20;
 
+/// Bytes of events that wait for room: some thousand events of one group.
+const PENDING: usize = 256 << 10;
+
 /// One group's event log, JSON lines, the current file and one older.
 ///
-/// It never fails its caller: what cannot be written is counted and named once in the daemon's log.
+/// It never fails its caller: what finds no room waits for the next event, up to a bound; what is beyond is counted.
+/// Either is named once in the daemon's log.
 #[derive(Debug)]
 pub struct EventLog {
     file: RotatedFile,
+    /// Whole lines that are not in the file yet.
+    pending: Vec<u8>,
     lost: u64,
     failing: bool,
 }
@@ -25,6 +31,8 @@ pub enum Logged {
     Written,
     /// It is the first line of a new file: a writer that wants each file to replay alone adds its snapshot now.
     WrittenToNewFile,
+    /// It waits for room; the next append, or [`EventLog::settle`], tries again.
+    Waiting,
     /// It is lost; see [`EventLog::lost`].
     Lost,
 }
@@ -37,35 +45,66 @@ impl EventLog {
 
     /// The same with another limit, in bytes per file.
     pub fn with_limit(path: impl Into<PathBuf>, max_bytes: u64) -> Self {
-        EventLog { file: RotatedFile { path: path.into(), max_bytes, keep: 1 }, lost: 0, failing: false }
+        EventLog {
+            file: RotatedFile { path: path.into(), max_bytes, keep: 1 },
+            pending: Vec::new(),
+            lost: 0,
+            failing: false,
+        }
     }
 
-    /// Appends one event as one line.
+    /// Appends one event as one line, behind those that wait.
     pub fn append(&mut self, event: &impl Serialize) -> Logged {
-        let written = serde_json::to_vec(event).map_err(std::io::Error::from).and_then(|mut line| {
-            line.push(b'\n');
-            self.file.append(&line).map_err(|e| e.source)
-        });
-        match written {
+        let before = self.pending.len();
+        if let Err(error) = serde_json::to_writer(&mut self.pending, event) {
+            self.pending.truncate(before);
+            return self.lose(&error.into());
+        }
+        self.pending.push(b'\n');
+        self.settle()
+    }
+
+    /// Writes what waits.
+    pub fn settle(&mut self) -> Logged {
+        if self.pending.is_empty() {
+            return Logged::Written;
+        }
+        match self.file.append(&self.pending) {
             Ok(appended) => {
+                self.pending = Vec::new();
                 self.failing = false;
                 match appended {
                     Appended::ToFile => Logged::Written,
                     Appended::ToNewFile => Logged::WrittenToNewFile,
                 }
             }
-            Err(error) => self.lose(&error),
+            Err(error) => {
+                self.pending.drain(..error.kept);
+                self.wait(&error.source)
+            }
         }
+    }
+
+    fn wait(&mut self, error: &std::io::Error) -> Logged {
+        if self.pending.len() > PENDING {
+            let last = self.pending[..self.pending.len() - 1].iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
+            self.pending.truncate(last);
+            return self.lose(error);
+        }
+        self.say(error, "events wait until it can");
+        Logged::Waiting
     }
 
     fn lose(&mut self, error: &std::io::Error) -> Logged {
         self.lost += 1;
-        if !self.failing {
-            let path = self.file.path.display();
-            tracing::warn!("the event log {path} cannot be written: {error}; events are counted and lost until it can");
-        }
-        self.failing = true;
+        self.say(error, "events are counted and lost until it can");
         Logged::Lost
+    }
+
+    fn say(&mut self, error: &std::io::Error, what: &str) {
+        if !std::mem::replace(&mut self.failing, true) {
+            tracing::warn!("the event log {} cannot be written: {error}; {what}", self.file.path.display());
+        }
     }
 
     /// Events lost so far.

@@ -1,5 +1,6 @@
 //! The one way to write a file, and versioned records on top of it.
 
+use crate::failpoint;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -74,22 +75,30 @@ pub fn write_atomic(path: &Path, bytes: &[u8], mode: u32, fsync: Fsync) -> Resul
     let kept = |step| move |source| WriteError::Kept { step, path: path.to_owned(), source };
     let folder = folder_of(path);
     let (temp, mut file) = create_temp(folder, path).map_err(kept("create a temporary file"))?;
-    if let Err((step, source)) = fill(&mut file, bytes, mode, fsync) {
+    failpoint::reach("write-temp-made");
+    if let Err((step, source)) =
+        failpoint::disk(path).map_err(|e| (WRITING, e)).and_then(|()| fill(&mut file, bytes, mode, fsync))
+    {
         let _ = fs::remove_file(&temp);
         return Err(kept(step)(source));
     }
+    failpoint::reach("write-temp-full");
     if let Err(source) = fs::rename(&temp, path) {
         let _ = fs::remove_file(&temp);
         return Err(kept("rename the temporary file")(source));
     }
+    failpoint::reach("write-renamed");
     if fsync == Fsync::Yes {
         sync_folder(folder).map_err(|source| WriteError::NotFlushed { path: path.to_owned(), source })?;
     }
     Ok(())
 }
 
+/// The step that a full disk stops.
+const WRITING: &str = "write the temporary file";
+
 fn fill(file: &mut File, bytes: &[u8], mode: u32, fsync: Fsync) -> Result<(), (&'static str, io::Error)> {
-    file.write_all(bytes).map_err(|e| ("write the temporary file", e))?;
+    file.write_all(bytes).map_err(|e| (WRITING, e))?;
     file.set_permissions(Permissions::from_mode(mode)).map_err(|e| ("set the mode", e))?;
     if fsync == Fsync::Yes {
         file.sync_all().map_err(|e| ("flush the temporary file", e))?;
@@ -102,6 +111,15 @@ fn folder_of(path: &Path) -> &Path {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     }
+}
+
+/// Makes a file that was written without it survive a power loss.
+///
+/// # Errors
+/// As open(2) and fsync(2).
+pub fn flush(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()?;
+    sync_folder(folder_of(path))
 }
 
 /// Flushes the names in a folder.
@@ -218,17 +236,18 @@ pub enum LoadError {
     },
 }
 
-/// Reads a record. A corrupt one, or one of an unknown version, is moved to `NAME.corrupt-<unix time>-<n>`, never deleted.
+/// Reads a record. A corrupt one, one of an unknown version, or what is no file at all is moved to `NAME.corrupt-<unix time>-<n>`, never deleted.
 ///
 /// # Errors
 /// [`LoadError`] when the file cannot be read or moved; an error is not absence (law L7).
 pub fn load_record<T: Record>(path: &Path) -> Result<Loaded<T>, LoadError> {
     let bytes = match read_regular(path) {
-        Ok(bytes) => bytes,
+        Ok(bytes) => Ok(bytes),
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Loaded::Absent),
+        Err(e) if is_no_file(&e) => Err(format!("it is no regular file: {e}")),
         Err(source) => return Err(LoadError::Read { path: path.to_owned(), source }),
     };
-    match parse_at(path, &bytes) {
+    match bytes.and_then(|bytes| parse_at(path, &bytes)) {
         Ok(record) => Ok(Loaded::Found(record)),
         Err(why) => match set_aside(path) {
             Ok(moved_to) => Ok(Loaded::SetAside(SetAside { what: T::WHAT, path: path.to_owned(), moved_to, why })),
@@ -310,6 +329,12 @@ pub fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open_regular(path)?.read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+/// True when the name is there and what has it can never be read as a file: a FIFO, a folder, a socket, links in a circle.
+fn is_no_file(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::InvalidInput
+        || matches!(error.raw_os_error(), Some(nix::libc::ELOOP | nix::libc::ENXIO | nix::libc::EISDIR))
 }
 
 /// Flags with which no open waits for another process and no terminal becomes ours.

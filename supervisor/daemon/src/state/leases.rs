@@ -2,10 +2,15 @@
 //!
 //! Each group's ports also stand in its own record, which is written first and is the truth; this file is the index
 //! over all of them. So a lost or corrupt `leases.json` is rebuilt from the records and no port moves.
+//!
+//! The records are written at once, without a flush. The index is what is flushed, once for all that changed since,
+//! by whoever may wait for a disk ([`super::flush`](mod@super::flush)).
 
 use super::file::{Fsync, LoadError, Loaded, Record, WriteError, load_record, parse_at, save_record};
+use super::flush::Disk;
 use super::ports::{LeaseOptions, PortRole};
 use super::{GroupRecord, Layout};
+use crate::failpoint;
 use serde::{Deserialize, Serialize};
 use socialweb_core::GroupName;
 use std::collections::BTreeMap;
@@ -22,8 +27,8 @@ pub struct Lease {
 }
 
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct LeaseFile {
-    leases: BTreeMap<u16, Lease>,
+pub(super) struct LeaseFile {
+    pub(super) leases: BTreeMap<u16, Lease>,
 }
 
 impl Record for LeaseFile {
@@ -77,6 +82,15 @@ pub enum LeaseError {
     /// The lease file cannot be read.
     #[error("cannot read the leases")]
     Load(#[from] LoadError),
+    /// The names in the groups' folder cannot be flushed.
+    #[error("cannot flush {} to disk; check the disk and that the state folder is where it was", path.display())]
+    Sync {
+        /// The folder.
+        path: std::path::PathBuf,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
     /// The groups' folder cannot be read.
     #[error("cannot look for leases in {}; check its owner and mode", path.display())]
     Groups {
@@ -91,18 +105,18 @@ pub enum LeaseError {
 /// All leases of a state folder.
 #[derive(Debug)]
 pub struct Leases {
-    layout: Layout,
+    pub(super) layout: Layout,
     options: LeaseOptions,
-    held: BTreeMap<u16, Lease>,
-    /// True while `leases.json` differs from `held`.
-    dirty: bool,
+    pub(super) held: BTreeMap<u16, Lease>,
+    pub(super) disk: Disk,
 }
 
 impl Leases {
     /// Reads `leases.json` and every group's record, and brings the two together. Returns warnings for people.
     ///
     /// # Errors
-    /// [`LeaseError`] when something cannot be read or the merged file cannot be written.
+    /// [`LeaseError`] when something cannot be read. A merged file that cannot be written is a warning: a full disk keeps
+    /// no daemon from coming up.
     pub fn open(layout: &Layout, options: LeaseOptions) -> Result<(Leases, Vec<String>), LeaseError> {
         let mut warnings = Vec::new();
         let on_disk = match load_record::<LeaseFile>(&layout.leases())? {
@@ -114,10 +128,14 @@ impl Leases {
             }
         };
         let held = on_disk.leases.clone();
-        let mut leases = Leases { layout: layout.clone(), options, held, dirty: false };
+        let mut leases = Leases { layout: layout.clone(), options, held, disk: Disk::default() };
         leases.merge_records(&mut warnings)?;
-        leases.dirty = leases.held != on_disk.leases;
-        leases.persist()?;
+        if leases.held != on_disk.leases {
+            leases.disk.version = 1;
+            if let Err(error) = leases.flush_now() {
+                warnings.push(format!("{}; it is tried again", crate::chain::chain(&error)));
+            }
+        }
         Ok((leases, warnings))
     }
 
@@ -170,12 +188,11 @@ impl Leases {
     }
 
     /// Sees that the group has a port for each role: what it has stays, what is missing is leased, into `record` too.
-    /// Both files are flushed, the record first, before this returns. The group's folder must exist. Returns all ports
-    /// of the group, also those of roles that are no longer asked for.
+    /// The record is written; `leases.json` follows by [`Leases::next_flush`]. The group's folder must exist. Returns all
+    /// ports of the group, also those of roles that are no longer asked for.
     ///
     /// # Errors
-    /// [`LeaseError`]; `record` and the leases are unchanged, unless only `leases.json` could not be written: then the
-    /// ports are the group's already, and the next call completes it.
+    /// [`LeaseError`]; `record` and the leases are unchanged.
     pub fn ensure(
         &mut self,
         record: &mut GroupRecord,
@@ -187,17 +204,19 @@ impl Leases {
         let before = self.held.clone();
         let kept = self.plan(record, roles).and_then(|ports| self.keep_in_record(record, ports));
         match kept {
-            Ok(()) => self.dirty |= self.held != before,
+            Ok(()) if self.held != before => {
+                self.disk.note_change(&record.name);
+            }
+            Ok(()) => {}
             Err(e) => {
                 self.held = before;
                 return Err(e);
             }
         }
-        self.persist()?;
         Ok(record.ports.clone())
     }
 
-    /// The common case, a restart: all is leased, recorded and on disk.
+    /// The common case, a restart: all is leased and recorded.
     fn covers(&self, record: &GroupRecord, roles: &[PortRole]) -> bool {
         let leased = |(role, port): (&String, &u16)| {
             self.held.get(port).is_some_and(|l| l.group == record.name && l.role == *role)
@@ -207,7 +226,7 @@ impl Leases {
             PortRole::Single(name) => has(name),
             PortRole::Pair(low, high) => has(low) && has(high),
         };
-        !self.dirty && record.ports.iter().all(leased) && roles.iter().all(wanted)
+        record.ports.iter().all(leased) && roles.iter().all(wanted)
     }
 
     fn keep_in_record(&self, record: &mut GroupRecord, ports: BTreeMap<String, u16>) -> Result<(), LeaseError> {
@@ -215,18 +234,13 @@ impl Leases {
             return Ok(());
         }
         let old = std::mem::replace(&mut record.ports, ports);
-        match record.save(&self.layout, Fsync::Yes) {
-            Err(e) if !e.is_visible() => {
-                record.ports = old;
-                Err(e.into())
-            }
-            // Readers see it already, so the ports are the group's; the disk's trouble shows at the next write.
-            Err(e) => {
-                tracing::warn!("{e}");
-                Ok(())
-            }
-            Ok(()) => Ok(()),
+        // A power loss may undo this one; the index, which is flushed, has the ports too.
+        if let Err(error) = record.save(&self.layout, Fsync::No) {
+            record.ports = old;
+            return Err(error.into());
         }
+        failpoint::reach("ports-recorded");
+        Ok(())
     }
 
     fn plan(&mut self, record: &GroupRecord, roles: &[PortRole]) -> Result<BTreeMap<String, u16>, LeaseError> {
@@ -309,15 +323,11 @@ impl Leases {
         }
     }
 
-    /// Gives all ports of a group back; only when the cluster is deleted.
-    ///
-    /// # Errors
-    /// [`LeaseError::Write`]: they stay leased.
-    pub fn release(&mut self, group: &GroupName) -> Result<(), LeaseError> {
-        let before = self.held.clone();
+    /// Gives all ports of a group back; only when the cluster is deleted and its folder has its trash name. Returns the
+    /// version that has to be durable before the trash may go: until then the trash is what tells of the deletion.
+    pub fn release(&mut self, group: &GroupName) -> u64 {
         self.held.retain(|_, l| l.group != *group);
-        self.dirty |= self.held.len() != before.len();
-        self.persist().inspect_err(|_| self.held = before)
+        self.disk.note_change(group)
     }
 
     /// How many tenants that each want `roles` the ranges hold.
@@ -326,15 +336,6 @@ impl Leases {
         let usable = |r: &RangeInclusive<u16>| r.clone().filter(|p| !self.options.ephemeral.contains(p)).count();
         let in_range = |r| usable(r).checked_div(per_tenant).unwrap_or(usize::MAX);
         self.options.ranges.iter().map(in_range).fold(0, usize::saturating_add)
-    }
-
-    fn persist(&mut self) -> Result<(), LeaseError> {
-        if !self.dirty {
-            return Ok(());
-        }
-        save_record(&self.layout.leases(), &LeaseFile { leases: self.held.clone() }, Fsync::Yes)?;
-        self.dirty = false;
-        Ok(())
     }
 }
 

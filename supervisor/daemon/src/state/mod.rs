@@ -7,23 +7,28 @@
 //! Map:
 //! - [`dir`] - opens, checks and locks the folder; one folder per group; deletion through a trash name.
 //! - [`file`](mod@file): [`write_atomic`], versioned records, moving a bad one aside.
+//! - [`claim`] - one daemon per name and per cgroup tree.
 //! - [`append`] - bounded files that are only appended to (event logs, component logs).
 //! - [`record`] - what the daemon remembers of a group, `groups/<cluster>/record.json`.
-//! - [`leases`] - `leases.json`, sticky ports (law L9); [`ports`]: the ranges they come from.
+//! - [`leases`] - `leases.json`, sticky ports (law L9); [`flush`](mod@flush): its way to the disk; [`ports`]: their ranges.
 //! - [`receipts`] - `groups/<cluster>/receipts/`, the last 20.
 //! - [`events`] - `groups/<cluster>/events.jsonl` and the ring that `ctl events` reads.
 //!
-//! All calls block for as long as the disk does, an fsync at most a few per group and start.
+//! All calls block for as long as the disk does. Those that flush (a [`flush::Flush`], [`flush`](fn@flush), [`empty_trash`]) are
+//! made beside the loop.
 
 pub mod append;
+pub mod claim;
 pub mod dir;
 pub mod events;
 pub mod file;
+pub mod flush;
 pub mod leases;
 mod lock;
 pub mod ports;
 pub mod receipts;
 pub mod record;
+mod trash;
 
 #[cfg(test)]
 pub(crate) mod testing;
@@ -31,16 +36,18 @@ pub(crate) mod testing;
 mod tests;
 
 pub use append::RotatedFile;
+pub use claim::{ClaimError, NameClaim, TreeClaim};
 pub use dir::{DeleteError, Layout, StateDir, StateError, Tmpfs};
 pub use events::{EventLog, EventRing, Logged};
 pub use file::{
-    Fsync, LoadError, Loaded, Record, SetAside, WriteError, load_record, open_regular, read_regular, save_record,
-    write_atomic,
+    Fsync, LoadError, Loaded, Record, SetAside, WriteError, flush, load_record, open_regular, read_regular,
+    save_record, write_atomic,
 };
 pub use leases::{LeaseError, Leases};
 pub use ports::{LeaseOptions, PortRole, port_is_bound};
 pub use receipts::Receipts;
 pub use record::{Desired, GroupRecord};
+pub use trash::{drop_trash, empty_trash};
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

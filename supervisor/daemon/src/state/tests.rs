@@ -133,6 +133,7 @@ fn a_full_disk_leaves_the_old_content_at_every_write() {
     let (mut leases, _) = Leases::open(layout, few_ports()).unwrap();
     let mut record = GroupRecord::new(demo.clone());
     leases.ensure(&mut record, &roles()).unwrap();
+    leases.flush_now().unwrap();
     let receipts = Receipts::new(layout.receipts(&demo));
     receipts.save(&receipt(1)).unwrap();
     let mut events = EventLog::new(layout.events(&demo));
@@ -150,14 +151,18 @@ fn a_full_disk_leaves_the_old_content_at_every_write() {
     assert_eq!(record.ports.len(), 3);
     assert!(receipts.save(&Receipt { why: Why::GaveUp("z".repeat(8192)), ..receipt(2) }).is_err());
     assert_eq!(receipts.latest().unwrap().unwrap().generation, 1);
-    assert_eq!(events.append(&json!({"n": "x".repeat(8192)})), Logged::Lost);
-    assert_eq!(events.lost(), 1);
+    let long = json!({"n": "x".repeat(8192)});
+    assert_eq!((events.append(&long), events.lost()), (Logged::Waiting, 0));
 
     let now = (fs::read(layout.record(&demo)).unwrap(), fs::read(layout.leases()).unwrap());
     assert_eq!(now, old);
     assert_eq!(names(&layout.group(&demo)), before, "a temporary file was left");
     let log = fs::read_to_string(layout.events(&demo)).unwrap();
     assert_eq!(log.lines().collect::<Vec<_>>(), [r#"{"n":1}"#]);
+    fs::remove_file(disk.path().join("filler")).unwrap();
+    assert_eq!(events.append(&json!({"n": 3})), Logged::Written);
+    let log = fs::read_to_string(layout.events(&demo)).unwrap();
+    assert_eq!(log.lines().collect::<Vec<_>>(), [r#"{"n":1}"#, &long.to_string(), r#"{"n":3}"#], "nothing is lost");
 }
 
 /// What loading a record with this content says.
@@ -199,10 +204,9 @@ fn two_corrupt_records_in_one_second_are_both_kept() {
 #[test]
 fn a_record_that_cannot_be_read_is_an_error_and_not_absence() {
     let home = TempDir::new().unwrap();
-    let path = home.path().join("record.json");
-    fs::create_dir(&path).unwrap();
+    fs::write(home.path().join("file"), "").unwrap();
+    let path = home.path().join("file/record.json");
     assert!(matches!(load_record::<GroupRecord>(&path), Err(LoadError::Read { .. })));
-    assert!(path.exists());
     assert!(matches!(load_record::<GroupRecord>(&home.path().join("none")), Ok(Loaded::Absent)));
 }
 
@@ -232,8 +236,13 @@ fn a_delete_takes_all_of_a_group_and_nothing_else() {
         state.ensure_group(&group(name)).unwrap();
         fs::write(state.layout().group(&group(name)).join("data"), "x").unwrap();
     }
-    state.delete_group(&group("demo")).unwrap();
-    state.delete_group(&group("demo")).unwrap();
+    let trash = state.trash_group(&group("demo")).unwrap().unwrap();
+    assert!(state.trash_group(&group("demo")).unwrap().is_none());
+    assert_eq!(state.layout().list_groups().unwrap(), [group("other")]);
+    empty_trash(&trash).unwrap();
+    assert_eq!(names(&trash), Vec::<String>::new());
+    drop_trash(&trash).unwrap();
+    drop_trash(&trash).unwrap();
     assert_eq!(names(&state.layout().groups()), ["other"]);
     assert_eq!(state.layout().list_groups().unwrap(), [group("other")]);
 }
@@ -247,6 +256,7 @@ fn what_a_kill_left_in_the_middle_of_a_delete_or_a_write_is_settled_at_the_next_
         state.ensure_group(&group(name)).unwrap();
         leases.ensure(&mut GroupRecord::new(group(name)), &roles()).unwrap();
     }
+    leases.flush_now().unwrap();
     let layout = state.layout().clone();
     drop((state, leases));
     fs::rename(layout.group(&group("demo")), layout.groups().join(".trash-1700000000-1-demo")).unwrap();
@@ -310,9 +320,12 @@ fn an_event_log_is_bounded_and_says_when_a_new_file_begins() {
 }
 
 #[test]
-fn an_event_log_that_cannot_be_written_counts_and_goes_on() {
+fn an_event_log_that_cannot_be_written_waits_up_to_a_bound_and_then_counts() {
     let mut log = EventLog::new("/dev/full");
-    assert_eq!((log.append(&1), log.append(&2), log.lost()), (Logged::Lost, Logged::Lost, 2));
+    assert_eq!((log.append(&1), log.append(&2), log.lost()), (Logged::Waiting, Logged::Waiting, 0));
+    let large = "x".repeat(200 << 10);
+    assert_eq!((log.append(&large), log.append(&large), log.lost()), (Logged::Waiting, Logged::Lost, 1));
+    assert_eq!((log.append(&3), log.lost()), (Logged::Waiting, 1), "what fits still waits");
 }
 
 #[test]
@@ -340,4 +353,5 @@ fn few_ports() -> LeaseOptions {
 }
 
 mod leases;
+mod odd;
 mod properties;

@@ -61,6 +61,7 @@ async fn ask_from(program: &Path, socket: PathBuf, env: &[(&str, &OsStr)], uid: 
     if let Some(uid) = uid {
         command.uid(uid).gid(uid);
     }
+    #[expect(clippy::disallowed_methods, reason = "a test has a thread for this")]
     let output = tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     match text.split_once("ANSWER ") {

@@ -24,8 +24,14 @@ impl World {
         let loaded = GroupRecord::load(&self.layout(), &group(name)).unwrap();
         loaded.found().unwrap_or_else(|| GroupRecord::new(group(name)))
     }
+    fn delete(&self, name: &str) {
+        let trash = self.state.as_ref().unwrap().trash_group(&group(name)).unwrap().unwrap();
+        fs::remove_dir_all(trash).unwrap();
+    }
     fn ports(&self, leases: &mut Leases, name: &str) -> Vec<(String, u16)> {
-        leases.ensure(&mut self.record(name), &roles()).unwrap().into_iter().collect()
+        let ports = leases.ensure(&mut self.record(name), &roles()).unwrap();
+        leases.flush_now().unwrap();
+        ports.into_iter().collect()
     }
 }
 
@@ -39,12 +45,13 @@ fn a_group_keeps_its_ports_whatever_others_do() {
     let (mut leases, _) = world.open();
     assert_eq!(world.ports(&mut leases, "a"), list(61002, 61000, 61001));
     assert_eq!(world.ports(&mut leases, "b"), list(61005, 61003, 61004));
-    leases.release(&group("a")).unwrap();
+    leases.release(&group("a"));
     assert_eq!(world.ports(&mut leases, "b"), list(61005, 61003, 61004));
-    world.state.as_ref().unwrap().delete_group(&group("a")).unwrap();
+    world.delete("a");
     assert_eq!(world.ports(&mut leases, "c"), list(61002, 61000, 61001), "released ports are given again");
-    leases.release(&group("c")).unwrap();
-    world.state.as_ref().unwrap().delete_group(&group("c")).unwrap();
+    leases.release(&group("c"));
+    leases.flush_now().unwrap();
+    world.delete("c");
     let (mut later, warnings) = world.open();
     assert!(later.of(&group("c")).is_empty(), "a release outlives the daemon");
     assert_eq!((world.ports(&mut later, "b"), warnings.len()), (list(61005, 61003, 61004), 0));
@@ -131,12 +138,39 @@ fn the_record_is_written_first_and_a_failed_lease_file_is_completed_later() {
     let (mut leases, _) = world.open();
     let mut record = world.record("a");
     fs::create_dir_all(world.layout().leases().join("in-the-way")).unwrap();
-    assert!(matches!(leases.ensure(&mut record, &roles()), Err(LeaseError::Write(_))));
+    leases.ensure(&mut record, &roles()).unwrap();
+    assert!(matches!(leases.flush_now(), Err(LeaseError::Write(_))));
     assert_eq!(world.record("a").ports, record.ports, "the record on disk has them");
     assert_eq!(leases.of(&group("a")), record.ports, "nobody else gets them");
+    assert!(!leases.is_durable(&group("a")), "and it does not start with them");
     fs::remove_dir_all(world.layout().leases()).unwrap();
-    leases.ensure(&mut record, &roles()).unwrap();
+    leases.flush_now().unwrap();
+    assert!(leases.is_durable(&group("a")));
     assert!(fs::read_to_string(world.layout().leases()).unwrap().contains("61000"));
+}
+
+#[test]
+fn one_flush_serves_all_that_changed_before_it_and_none_that_changed_after() {
+    let world = World::new();
+    let (mut leases, _) = world.open();
+    for name in ["a", "b"] {
+        leases.ensure(&mut world.record(name), &roles()).unwrap();
+    }
+    let flush = leases.next_flush().unwrap();
+    leases.ensure(&mut world.record("c"), &roles()).unwrap();
+    assert!(leases.next_flush().is_none(), "two at once could overtake each other");
+    flush.write().unwrap();
+    leases.flushed(flush.version(), true);
+    let durable = ["a", "b", "c"].map(|name| leases.is_durable(&group(name)));
+    assert_eq!(durable, [true, true, false]);
+    let version = leases.release(&group("a"));
+    let flush = leases.next_flush().unwrap();
+    leases.flushed(flush.version(), false);
+    assert!(!leases.has_flushed(version) && !leases.is_durable(&group("c")), "nothing is durable by a failed write");
+    leases.flush_now().unwrap();
+    assert!(leases.has_flushed(version) && leases.is_durable(&group("c")) && leases.next_flush().is_none());
+    leases.ensure(&mut world.record("b"), &roles()).unwrap();
+    assert!(leases.next_flush().is_none(), "a restart changes nothing");
 }
 
 #[test]
