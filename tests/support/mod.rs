@@ -66,6 +66,11 @@ impl Daemon {
         self
     }
 
+    pub fn without_flags(mut self) -> Daemon {
+        self.extra.clear();
+        self
+    }
+
     /// In a mount namespace of its own in which the cgroup2 tree is read-only: what a plain account has without
     /// delegation.
     pub fn without_cgroups(mut self) -> Daemon {
@@ -99,6 +104,12 @@ impl Daemon {
     pub fn with_prelude(mut self, shell: &str) -> Daemon {
         self.prelude = Some(shell.into());
         self
+    }
+
+    /// For the next start; None takes it away again.
+    pub fn set_env(&mut self, key: &str, value: Option<&str>) {
+        self.env.retain(|(k, _)| k != key);
+        self.env.extend(value.map(|v| (key.to_string(), v.to_string())));
     }
 
     pub fn write_cluster(&self, name: &str, text: &str) {
@@ -165,11 +176,23 @@ impl Daemon {
         }
     }
 
-    /// Starts it and waits until it answers.
-    pub fn start(&mut self) {
+    /// Starts it and waits for nothing.
+    pub fn launch(&mut self) {
         let log = fs::File::options().create(true).append(true).open(self.dir.join("daemon.log")).unwrap();
         let child = self.command().stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
         self.child = Some(child);
+    }
+
+    /// How it ended, if it has; asked once more, None.
+    pub fn ended(&mut self) -> Option<std::process::ExitStatus> {
+        let status = self.child.as_mut()?.try_wait().unwrap()?;
+        self.child = None;
+        Some(status)
+    }
+
+    /// Starts it and waits until it answers.
+    pub fn start(&mut self) {
+        self.launch();
         wait_for("the daemon answers", || {
             if let Some(child) = &mut self.child
                 && let Ok(Some(status)) = child.try_wait()

@@ -1,0 +1,129 @@
+//! Signals of others: the daemon is stopped while its children die, told to go in the middle of a start, told twice, and
+//! killed in the middle of its orderly end.
+
+use crate::scene::{GROUP, Manners, Scene};
+use crate::support::{Daemon, send, wait_for};
+use crate::{STEADY, SUPERVISOR};
+use nix::sys::signal::Signal;
+use socialweb_wire::Phase;
+
+#[test]
+fn what_died_while_the_daemon_was_stopped_is_seen_when_it_goes_on() {
+    let scene = Scene::new("stopped", Manners::Follows);
+    let mut daemon = Daemon::started(SUPERVISOR, &[(GROUP, &scene.config(1)), ("steady", STEADY)]);
+    let group = daemon.wait_phase(GROUP, Phase::Ready);
+    scene.wait_starts(&daemon, 0, 1);
+    let pids: Vec<u32> = ["a", "b"].iter().map(|n| group.component(n).unwrap().pid.unwrap()).collect();
+    daemon.signal(Signal::SIGSTOP);
+    let state = |pid| socialweb_sys::process::Stat::of(pid).map(|s| s.state);
+    wait_for("the daemon is stopped", || state(daemon.pid()).is_ok_and(|s| s == 'T').then_some(()));
+    pids.iter().for_each(|pid| send(*pid, 9));
+    wait_for("both are dead and nobody waited for them", || {
+        pids.iter().all(|pid| state(*pid).is_ok_and(|s| s == 'Z')).then_some(())
+    });
+    daemon.signal(Signal::SIGCONT);
+    wait_for("both run again", || {
+        let group = daemon.group(GROUP);
+        let again =
+            |n: &str| group.component(n).is_some_and(|c| c.restarts == 1 && c.pid.is_some_and(|p| !pids.contains(&p)));
+        (group.phase == Phase::Ready && again("a") && again("b")).then_some(())
+    });
+    let starts = wait_for("they wrote it down", || {
+        let starts = scene.starts_since(0).unwrap();
+        (starts["a"] > 1 && starts["b"] > 1).then_some(starts)
+    });
+    assert_eq!((starts["a"], starts["b"], starts["once"]), (2, 2, 1), "each once more\n{}", daemon.log());
+    daemon.stop();
+    daemon.assert_nothing_left();
+}
+
+fn one(extra: &str) -> String {
+    format!(
+        "kind = \"exec\"\n[[component]]\nname = \"c\"\nenv = {{ PATH = \"/usr/bin:/bin\" }}\nstop = {{ grace = \"1s\" }}\n{extra}\n"
+    )
+}
+
+#[test]
+fn a_term_in_the_middle_of_any_start_leaves_nothing() {
+    let never = "readiness = { kind = \"tcp\", address = \"127.0.0.1:1\" }";
+    let starting = one(&format!("argv = [\"sleep\", \"100000\"]\n{never}"));
+    let waiting = format!("{starting}[[component]]\nname = \"d\"\nneeds = [\"c\"]\nargv = [\"sleep\", \"100000\"]\n");
+    let preparing = one("argv = [\"sleep\", \"100000\"]\npre = [[\"sleep\", \"100001\"]]");
+    let backoff = one(&format!("argv = [\"false\"]\nbackoff = {{ base = \"1h\", max = \"1h\" }}\n{never}"));
+    let clusters = [("waiting", &waiting), ("starting", &starting), ("preparing", &preparing), ("backoff", &backoff)];
+    let clusters: Vec<(&str, &str)> = clusters.iter().map(|(n, t)| (*n, t.as_str())).collect();
+    let supervisor = format!("{SUPERVISOR}[budgets]\nmax_concurrent_starts = \"off\"\n");
+    let mut daemon = Daemon::started(&supervisor, &clusters);
+    for (group, component, state) in [
+        ("waiting", "d", "Waiting"),
+        ("starting", "c", "Starting"),
+        ("preparing", "c", "Preparing"),
+        ("backoff", "c", "Backoff"),
+    ] {
+        wait_for(&format!("{group} is {state}"), || {
+            let seen = daemon.group(group);
+            seen.component(component).is_some_and(|c| c.state == state).then_some(())
+        });
+    }
+    daemon.stop();
+    daemon.assert_nothing_left();
+}
+
+#[test]
+fn a_term_right_after_the_launch_leaves_nothing() {
+    let scene = Scene::new("launch", Manners::Follows);
+    let mut daemon = Daemon::new(SUPERVISOR, &[(GROUP, &scene.config(1)), ("steady", STEADY)]);
+    // Before its handlers are set the signal ends it at once; afterwards in order. Both leave nothing.
+    for _ in 0..5 {
+        daemon.launch();
+        daemon.signal(Signal::SIGTERM);
+        wait_for("it ends", || daemon.ended());
+        daemon.assert_nothing_left();
+    }
+}
+
+#[test]
+fn a_second_term_cuts_nothing_short() {
+    // The handler takes a moment; a daemon that took the second TERM for impatience would kill it in the middle.
+    let dir = std::env::temp_dir().join(format!("sw-twice-{}", std::process::id()));
+    let script = format!(
+        "trap 'echo told >> {0}; sleep 1; echo done >> {0}; exit 0' TERM; echo ready; while :; do sleep 0.1; done",
+        dir.display()
+    );
+    let text = one(&format!(
+        "argv = [\"sh\", \"-c\", '''{script}''']\nreadiness = {{ kind = \"log-line\", contains = \"ready\" }}"
+    ));
+    let text = text.replace("\"1s\"", "\"60s\"");
+    let mut daemon = Daemon::started(SUPERVISOR, &[("slow", &text), ("steady", STEADY)]);
+    daemon.wait_phase("slow", Phase::Ready);
+    let said = || std::fs::read_to_string(&dir).unwrap_or_default();
+    daemon.signal(Signal::SIGTERM);
+    wait_for("the component is told", || said().contains("told").then_some(()));
+    daemon.signal(Signal::SIGTERM);
+    daemon.signal(Signal::SIGINT);
+    daemon.wait_end();
+    assert_eq!(said(), "told\ndone\n", "{}", daemon.log());
+    daemon.assert_nothing_left();
+    let _ = std::fs::remove_file(&dir);
+}
+
+#[test]
+fn a_kill_in_the_middle_of_the_orderly_end_is_made_good_by_the_next_daemon() {
+    let scene = Scene::new("end", Manners::Ignores);
+    let text = scene.config(1).replace("300ms", "10m");
+    let mut daemon = Daemon::started(SUPERVISOR, &[(GROUP, &text), ("steady", STEADY)]);
+    daemon.wait_phase(GROUP, Phase::Ready);
+    scene.wait_starts(&daemon, 0, 1);
+    let mark = scene.lines().len();
+    daemon.signal(Signal::SIGTERM);
+    daemon.wait_phase(GROUP, Phase::Stopping);
+    daemon.kill_9();
+    assert!(!daemon.marked().is_empty(), "what ignores the signal survives, or this proves nothing");
+    daemon.start();
+    daemon.wait_phase(GROUP, Phase::Ready);
+    scene.wait_starts(&daemon, mark, 1);
+    daemon.write_cluster(GROUP, &scene.config(1));
+    daemon.ctl_ok(&["reload"]);
+    daemon.stop();
+    daemon.assert_nothing_left();
+}
