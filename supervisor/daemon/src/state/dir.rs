@@ -250,7 +250,10 @@ impl StateDir {
             match leases::forget(&self.layout, &gone) {
                 Ok(warnings) => self.warnings.extend(warnings),
                 // The trash stays: it is what tells the next start that those ports are free.
-                Err(e) => return Ok(self.warnings.push(crate::chain::chain(&e))),
+                Err(e) => {
+                    self.warnings.push(crate::chain::chain(&e));
+                    return Ok(());
+                }
             }
         }
         for Trash { path, .. } in trash {

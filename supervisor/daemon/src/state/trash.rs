@@ -41,7 +41,10 @@ pub fn drop_trash(trash: &Path) -> io::Result<()> {
     };
     match removed {
         Err(e) if e.kind() != ErrorKind::NotFound => Err(e),
-        _ => Ok(failpoint::reach("trash-removed")),
+        _ => {
+            failpoint::reach("trash-removed");
+            Ok(())
+        }
     }
 }
 
