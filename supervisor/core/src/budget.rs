@@ -3,6 +3,7 @@
 //! given back within [`Limits::start_hold`] is taken back.
 
 use crate::action::Permit;
+use crate::mutant;
 use crate::name::{ComponentName, GroupName};
 use crate::time::Time;
 use std::collections::{BTreeMap, VecDeque};
@@ -111,7 +112,7 @@ impl Budget {
 
     /// Hands out what can be handed out now.
     pub fn grants(&mut self, now: Time) -> Vec<(GroupName, Permit)> {
-        let hold = self.limits.start_hold;
+        let hold = if mutant!("l10-a-permit-is-held-for-ever") { Duration::MAX } else { self.limits.start_hold };
         self.holding.retain(|_, since| now.since(*since) < hold);
         self.refill(now);
         let mut out = Vec::new();
@@ -123,7 +124,7 @@ impl Budget {
         while self.restart_is_free() {
             let Some((group, component)) = self.restarts.pop_front() else { break };
             if self.limits.restarts.is_some() {
-                self.level -= TOKEN;
+                self.level = self.level.saturating_sub(TOKEN);
             }
             out.push((group, Permit::Restart(component)));
         }
@@ -150,7 +151,7 @@ impl Budget {
     }
 
     fn restart_is_free(&self) -> bool {
-        self.limits.restarts.is_none() || self.level >= TOKEN
+        self.limits.restarts.is_none() || self.level >= TOKEN || mutant!("l11-restarts-without-a-budget")
     }
 
     fn refill(&mut self, now: Time) {

@@ -5,6 +5,7 @@ use super::{ASK_AGAIN, Component, Down, EndedRun, Run, State, Verdict};
 use crate::action::{Action, ProbeUse, Role};
 use crate::end::{End, Sent, Traces};
 use crate::event::{ExitStatus, Reaped};
+use crate::mutant;
 use crate::receipt::Rung;
 use crate::time::Time;
 
@@ -45,6 +46,9 @@ impl Component {
         if let State::Ending(ending) = &mut self.state {
             ending.merge(verdict);
             // A restart may be allowed more time than the group's stop that overtakes it.
+            if mutant!("l6-a-stop-waits-for-a-restarts-grace") {
+                return;
+            }
             if ending.rung == Rung::Signal && !ending.removing {
                 ending.deadline = ending.deadline.min(now + grace);
             }
@@ -54,7 +58,8 @@ impl Component {
         self.probe_off(&run, out);
         let mut ending = Ending::new(run, verdict, now);
         // Pre and post tasks, and programs whose leader never came to be, get no grace: they hold nothing worth it.
-        if ending.run.pid.is_some() && ending.run.role == Role::Main {
+        let born = ending.run.pid.is_some() || mutant!("l5-signals-the-unborn");
+        if born && ending.run.role == Role::Main {
             ending.rung = Rung::Signal;
             ending.deadline = now + grace;
             let (component, birth) = (self.spec.name.clone(), ending.run.birth);
@@ -129,8 +134,8 @@ impl Component {
     /// Asks for the rmdir once the leader is waited for and the cgroup is empty.
     fn settle_ending(&mut self, now: Time, out: &mut Vec<Action>) {
         if let State::Ending(ending) = &mut self.state
-            && ending.leader_gone
-            && ending.empty
+            && (ending.leader_gone || mutant!("l3-does-not-wait-for-the-leader"))
+            && (ending.empty || mutant!("l3-the-leaders-exit-is-the-end"))
             && !ending.removing
         {
             ending.removing = true;
@@ -145,7 +150,9 @@ impl Component {
         let State::Ending(mut ending) = std::mem::replace(&mut self.state, State::Idle) else { return };
         ending.removing = false;
         ending.empty = false;
-        if ending.rung < Rung::Kill {
+        if mutant!("l6-never-kills") {
+            ending.deadline = now + ASK_AGAIN;
+        } else if ending.rung < Rung::Kill {
             self.kill(&mut ending, now, out);
         } else {
             ending.wedged = true;
@@ -199,7 +206,8 @@ impl Ending {
     /// One process is one line, however often the question was answered.
     fn note(&mut self, reaped: Vec<Reaped>) {
         for one in reaped {
-            if !self.others.iter().any(|o| (o.pid, o.start_time) == (one.pid, one.start_time)) {
+            let same = |o: &Reaped| o.start_time == one.start_time || mutant!("l14-a-number-is-a-process");
+            if !self.others.iter().any(|o| o.pid == one.pid && same(o)) {
                 self.others.push(one);
             }
         }

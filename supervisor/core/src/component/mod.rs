@@ -21,6 +21,7 @@ mod ladder;
 use crate::action::Role;
 use crate::end::End;
 use crate::event::Reaped;
+use crate::mutant;
 use crate::name::{Birth, ComponentName, Rank};
 use crate::receipt::Rung;
 use crate::spec::{ComponentSpec, Kind};
@@ -195,13 +196,13 @@ impl Component {
 
     /// True for the birth that is current; everything else is a late answer.
     pub fn is_current(&self, birth: Birth) -> bool {
-        self.run().is_some_and(|run| run.birth == birth)
+        self.run().is_some_and(|run| run.birth == birth || mutant!("l5-answers-of-an-earlier-run-count"))
     }
 
     /// Wait before restart number `failures`, with `jitter` in 0..=1000 taking up to half of it away. The first is zero.
     pub fn backoff(&self, jitter: u64) -> Duration {
         let policy = self.spec.backoff;
-        if self.failures <= 1 {
+        if self.failures <= 1 || mutant!("l11-no-backoff") {
             return Duration::ZERO;
         }
         let doublings = (self.failures - 2).min(20);
@@ -226,6 +227,7 @@ impl Component {
     pub fn ladder_deadline(&self) -> Option<Time> {
         match &self.state {
             State::Post { deadline, .. } => Some(*deadline),
+            State::Ending(_) if mutant!("l6-a-ladder-without-deadline") => None,
             State::Ending(ending) => Some(ending.deadline),
             _ => None,
         }

@@ -3,6 +3,7 @@
 use crate::action::{Action, ProbeUse};
 use crate::component::{Component, State, Verdict};
 use crate::end::End;
+use crate::mutant;
 use crate::spec::{Kind, Probe, Restart};
 use crate::time::Time;
 
@@ -18,7 +19,7 @@ pub(super) fn spawned(c: &mut Component, pid: u32, now: Time, out: &mut Vec<Acti
         && c.spec.kind == Kind::Service
     {
         let (component, birth) = (c.spec.name.clone(), run.birth);
-        if c.spec.readiness.probe == Probe::Running {
+        if c.spec.readiness.probe == Probe::Running || mutant!("l14-exec-is-readiness") {
             became_ready(c, now, out);
         } else {
             out.push(Action::Probe { component, birth, what: ProbeUse::Readiness });

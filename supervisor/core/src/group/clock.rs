@@ -5,6 +5,7 @@ use super::{Group, GroupState, SWEEP_AGAIN};
 use crate::action::{Action, Permit};
 use crate::component::{ASK_AGAIN, Component, State, Verdict};
 use crate::event::Why;
+use crate::mutant;
 use crate::spec::Kind;
 use crate::time::Time;
 
@@ -12,6 +13,7 @@ impl Group {
     pub(super) fn tick(&mut self, now: Time, out: &mut Vec<Action>) {
         match &mut self.state {
             GroupState::Unavailable { retry_at } if *retry_at <= now => self.start(Why::Retry, now, out),
+            GroupState::Sweeping { .. } if mutant!("l6-a-deadline-that-leads-nowhere") => {}
             GroupState::Sweeping { step, deadline, .. } if *deadline <= now => {
                 *deadline = now + SWEEP_AGAIN;
                 ask(*step, out);
@@ -30,7 +32,8 @@ impl Group {
             }
             _ => {}
         }
-        let running = matches!(self.state, GroupState::Running { .. });
+        let running =
+            matches!(self.state, GroupState::Running { .. }) || mutant!("l8-deadlines-end-runs-while-draining");
         for c in self.components.values_mut() {
             let deadline = if running { c.next_deadline() } else { c.ladder_deadline() };
             if deadline.is_some_and(|d| d <= now) {

@@ -6,6 +6,7 @@ use super::{Group, GroupState};
 use crate::action::{Action, ProbeUse};
 use crate::component::{Component, Down, State};
 use crate::event::Why;
+use crate::mutant;
 use crate::name::{ComponentName, Rank};
 use crate::plan::{self, Effect};
 use crate::spec::{ComponentSpec, GroupSpec, Kind, Probe, Restart};
@@ -40,6 +41,9 @@ impl Group {
             let rank = self.place(&mut spec);
             match self.components.get_mut(&part.component) {
                 Some(c) => {
+                    if mutant!("l2-rank-follows-the-spec") {
+                        c.rank = spec.rank;
+                    }
                     let cycles = change_spec(c, spec, part.effect, now, out);
                     if cycles && c.next.as_deref().unwrap_or(&c.spec).restart == Restart::WithDependents {
                         self.cycle_dependents(&part.component, now);

@@ -3,6 +3,7 @@
 use super::{Group, GroupState};
 use crate::component::{Component, State};
 use crate::end::End;
+use crate::mutant;
 use crate::name::{Birth, ComponentName};
 use crate::spec::{self, GroupSpec};
 use crate::view::{GroupView, Phase};
@@ -70,7 +71,8 @@ impl Group {
             GroupState::Draining { .. } => Phase::Draining,
             GroupState::Stopping(_) => Phase::Stopping,
             GroupState::Running { was_ready, .. } => {
-                let all = self.components.values().all(|c| c.is_ready() && c.down.is_none());
+                let mut all = self.components.values().all(|c| c.is_ready() && c.down.is_none());
+                all |= mutant!("l14-ready-with-some") && self.components.values().any(|c| c.is_ready());
                 match (all, was_ready) {
                     (true, _) => Phase::Ready,
                     (false, true) => Phase::Degraded,

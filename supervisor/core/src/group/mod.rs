@@ -59,6 +59,7 @@ mod sweep;
 use crate::action::{Action, Permit};
 use crate::component::{ASK_AGAIN, Component, State, Verdict};
 use crate::event::{Event, Reaped, Why};
+use crate::mutant;
 use crate::name::{Birth, ComponentName, GroupName, Rank};
 use crate::receipt::Stopped;
 use crate::spec::{ComponentSpec, GroupSpec, Restart};
@@ -197,7 +198,7 @@ impl Group {
         self.take(now, event, &mut out);
         self.settle(now, &mut out);
         if self.shown.as_ref().is_none_or(|shown| shown.phase != self.phase()) {
-            self.since = now;
+            self.since = if mutant!("l12-a-time-ahead") { now + ASK_AGAIN } else { now };
         }
         let view = self.view();
         if self.shown.as_ref() != Some(&view) {
@@ -244,8 +245,12 @@ impl Group {
             Event::Restart { component: None, why } => self.restart_group(why, now, out),
             Event::Restart { component: Some(name), .. } => self.restart_component(&name, now, out),
             Event::SurvivorsReaped { found } => self.swept(found, now, out),
+            Event::SurvivorsStuck { .. } if mutant!("l4-stuck-counts-as-swept") => self.swept(Vec::new(), now, out),
             Event::SurvivorsStuck { what } => self.blocked(Sweep::Survivors, what, now + ASK_AGAIN),
             Event::LeasesGranted => self.step(Sweep::Lease, Sweep::Permit, now, out),
+            Event::LeaseTaken { .. } if mutant!("l9-starts-on-a-taken-port") => {
+                self.step(Sweep::Lease, Sweep::Permit, now, out);
+            }
             Event::LeaseTaken { role, port, holder } => {
                 let what =
                     format!("port {port} ({role}) is in use by {holder}; stop that program, the port stays leased");
@@ -288,7 +293,9 @@ impl Group {
                 self.progressed(now);
             }
             // While the group stops, nothing is touched before its rank's turn (laws L2 and L8).
-            Event::ProbeFailed { why, .. } if running => probe_failed(c, why, now, out),
+            Event::ProbeFailed { why, .. } if running || mutant!("l8-liveness-ends-runs-while-draining") => {
+                probe_failed(c, why, now, out)
+            }
             Event::ProbeRecovered { .. } => c.missed = 0,
             Event::Progress { .. } => {
                 if let State::Starting { deadline, cap, .. } = &mut c.state {
@@ -332,6 +339,7 @@ impl Group {
         self.again = false;
         match &self.state {
             GroupState::Absent => {}
+            GroupState::Parked if mutant!("l7-a-stop-forgets-the-group") => self.enter(GroupState::Absent),
             GroupState::Parked if why == Why::Delete && !self.declared => self.enter(GroupState::Absent),
             GroupState::Parked => {}
             GroupState::Unavailable { .. } => {

@@ -5,6 +5,7 @@ use super::{Group, GroupState};
 use crate::action::{Action, Permit, Role};
 use crate::component::{Component, Down, State, Verdict};
 use crate::event::Why;
+use crate::mutant;
 use crate::name::{Birth, ComponentName};
 use crate::spec::{ComponentSpec, Kind, Restart};
 use crate::time::Time;
@@ -26,7 +27,11 @@ impl Group {
         let startable: Vec<_> = self
             .components
             .values()
-            .filter(|c| matches!(c.state, State::Idle) && c.down.is_none() && self.unmet(c).is_empty())
+            .filter(|c| {
+                matches!(c.state, State::Idle)
+                    && c.down.is_none()
+                    && (self.unmet(c).is_empty() || mutant!("l1-ignores-needs"))
+            })
             // With dependents: they are down before it comes up again.
             .filter(|c| c.spec.restart != Restart::WithDependents || self.dependents(c.name()).is_disjoint(&falling))
             .map(|c| c.name().clone())
@@ -121,10 +126,11 @@ impl Group {
         let role = ending.run.role;
         c.note_end(&ending);
         c.enter(State::Idle, now);
-        let verdict = if running && c.down.is_none() { ending.verdict } else { downed(ending.verdict) };
+        let goes_on = running && c.down.is_none() || mutant!("l6-a-stop-does-not-cancel-the-start");
+        let verdict = if goes_on { ending.verdict } else { downed(ending.verdict) };
         let next = match (role, &verdict) {
             // A need went away meanwhile: from the first task once more when it is back (law L1).
-            (Role::Pre(_), Verdict::Next) if !met => None,
+            (Role::Pre(_), Verdict::Next) if !met && !mutant!("l1-a-pre-task-outlives-its-need") => None,
             (Role::Pre(n), Verdict::Next) if n + 1 < c.spec.pre.len() => Some(Role::Pre(n + 1)),
             (Role::Pre(_), Verdict::Next) => Some(Role::Main),
             (Role::Main, _) if !c.spec.post.is_empty() => Some(Role::Post(0)),
@@ -161,7 +167,10 @@ impl Group {
         c.detail = why.clone();
         c.failures += 1;
         c.missed = 0;
-        let (restart, limit) = (c.spec.restart, c.spec.backoff.limit.max(1));
+        let (restart, mut limit) = (c.spec.restart, c.spec.backoff.limit.max(1));
+        if mutant!("l11-never-gives-up") {
+            limit = u32::MAX;
+        }
         if !running {
             c.enter(State::Idle, now);
             return;
@@ -210,7 +219,7 @@ impl Group {
         if let Some(c) = self.components.get_mut(name)
             && let State::Permit { twice, .. } = c.state
         {
-            if twice {
+            if twice && !mutant!("l11-asks-twice-and-takes-two") {
                 // The first answer was only late: the second request would take another's permit.
                 out.push(Action::Return { permit: Permit::Restart(name.clone()) });
             }
@@ -245,7 +254,7 @@ pub(super) fn downed(verdict: Verdict) -> Verdict {
 
 /// Takes back a request for the restart budget that nobody needs any more.
 pub(super) fn withdraw(c: &mut Component, now: Time, out: &mut Vec<Action>) {
-    if matches!(c.state, State::Permit { .. }) {
+    if matches!(c.state, State::Permit { .. }) && !mutant!("l11-keeps-its-request-for-a-restart") {
         out.push(Action::Return { permit: Permit::Restart(c.name().clone()) });
         c.enter(State::Idle, now);
     }

@@ -5,6 +5,7 @@ use super::{Group, GroupState, SWEEP_AGAIN, Stopping, Sweep};
 use crate::action::{Action, Permit};
 use crate::component::{ASK_AGAIN, Component, Down, State, Verdict};
 use crate::event::Why;
+use crate::mutant;
 use crate::receipt::{self, Receipt, Rung, Stopped};
 use crate::time::Time;
 use std::time::Duration;
@@ -20,9 +21,12 @@ impl Group {
                 }
                 self.enter(GroupState::Draining { began: now, deadline: now + ASK_AGAIN });
                 out.push(Action::ShutPath);
+                if mutant!("l8-does-not-wait-for-the-path") {
+                    self.path_shut();
+                }
             }
             // Nothing of this generation runs yet, but the sweep may have left something, and the cgroup may exist.
-            GroupState::Sweeping { .. } => self.enter(stopping(now, false)),
+            GroupState::Sweeping { .. } => self.enter(stopping(now, mutant!("l14-claims-that-the-path-was-shut"))),
             _ => {}
         }
     }
@@ -55,6 +59,9 @@ impl Group {
                     }
                 }
             }
+            if mutant!("l2-ranks-together") {
+                self.components.values_mut().for_each(|c| c.begin_ending(Verdict::Down, now, out));
+            }
             if self.components.values().any(|c| c.rank == rank) {
                 return;
             }
@@ -64,6 +71,9 @@ impl Group {
         {
             s.removing = true;
             s.deadline = Some(now + SWEEP_AGAIN);
+            if mutant!("l3-a-receipt-before-the-rmdir") {
+                return self.removed(now, out);
+            }
             out.push(Action::RemoveGroup);
         }
     }
@@ -102,7 +112,10 @@ impl Group {
             ended: now,
             elapsed_ms: u64::try_from(now.since(s.began).as_millis()).unwrap_or(u64::MAX),
             path_shut: s.path_shut,
-            components: s.stopped.clone(),
+            components: match mutant!("l2-receipt-in-start-order") {
+                true => s.stopped.iter().rev().cloned().collect(),
+                false => s.stopped.clone(),
+            },
             // Those of the sweep have a receipt of their own; the shell adds what it ends at this stop.
             strays: Vec::new(),
             removed: true,
@@ -112,6 +125,9 @@ impl Group {
     pub(super) fn return_permit(&mut self, out: &mut Vec<Action>) {
         let waits = matches!(self.state, GroupState::Sweeping { step: Sweep::Permit, .. });
         if self.holds_permit || waits {
+            if mutant!("l11-keeps-the-start-permit") {
+                return;
+            }
             self.holds_permit = false;
             out.push(Action::Return { permit: Permit::Start });
         }

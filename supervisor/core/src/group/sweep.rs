@@ -4,6 +4,7 @@ use super::{Group, GroupState, SWEEP_AGAIN, Sweep};
 use crate::action::{Action, Permit};
 use crate::component::Component;
 use crate::event::{Reaped, Why};
+use crate::mutant;
 use crate::receipt::{self, Receipt};
 use crate::time::Time;
 
@@ -15,6 +16,9 @@ impl Group {
         let step = Sweep::Survivors;
         self.enter(GroupState::Sweeping { step, blocked: String::new(), deadline: now + SWEEP_AGAIN });
         out.push(Action::ReapSurvivors);
+        if mutant!("l4-does-not-wait-for-the-sweep") {
+            self.step(Sweep::Survivors, Sweep::Lease, now, out);
+        }
     }
 
     pub(super) fn swept(&mut self, found: Vec<Reaped>, now: Time, out: &mut Vec<Action>) {

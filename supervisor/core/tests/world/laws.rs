@@ -236,6 +236,33 @@ fn l6_a_post_task_at_the_stop_is_waited_for_no_longer_than_its_limit() {
     assert!(took > Duration::from_secs(19) && took < spec.stop_deadline(), "{took:?}");
 }
 
+/// The worst programs that still go away: deaf to TERM, and a kill takes almost as long as it may.
+#[test]
+fn l6_a_stop_ends_within_the_time_that_is_shown_for_it() {
+    let worst = Behaviour { ready: Some(10), ..Behaviour::unkillable(9_900) };
+    let spec = edit(&group("a b:a"), "b", |b| b.post = vec![task(), task()]);
+    let stop = |world: &mut World| {
+        let (shown, began) = (world.group(0).stop_deadline(), world.now);
+        world.stop(0);
+        world.until_phase(Phase::Parked);
+        let took = world.now.since(began);
+        assert!(took <= shown && took * 10 > shown * 9, "{took:?} of {shown:?}");
+    };
+    for removes in [false, true] {
+        let mut world = World::with(spec.clone());
+        world.model().script("a", [worst]);
+        world.model().script("b", [worst]);
+        world.model().script("b.post", [Behaviour { ready: None, ..worst }; 2]);
+        world.start(0);
+        world.until_phase(Phase::Ready);
+        if removes {
+            // It is in no spec any more, and its ladder takes as long as before.
+            world.declare(group("a"));
+        }
+        stop(&mut world);
+    }
+}
+
 #[test]
 fn l6_lost_answers_are_asked_for_again() {
     let mut world = World::with(group("a b:a"));

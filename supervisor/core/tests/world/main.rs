@@ -13,7 +13,10 @@ mod anything;
 mod bugs;
 mod changes;
 mod laws;
+#[cfg(debug_assertions)]
+mod mutants;
 mod permits;
+mod regressions;
 mod replay;
 mod schedules;
 mod sim;

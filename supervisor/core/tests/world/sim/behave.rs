@@ -1,5 +1,6 @@
 //! What a program of the model does.
 
+use super::case::usual;
 use super::rng::Rng;
 use serde::{Deserialize, Serialize};
 use socialweb_core::Role;
@@ -33,20 +34,34 @@ pub enum Stray {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Behaviour {
+    #[serde(skip_serializing_if = "normal_exec")]
     pub exec: Exec,
     /// The readiness probe holds so many ms after exec.
     pub ready: Option<u64>,
     /// Ends by itself so many ms after exec, with this status.
+    #[serde(skip_serializing_if = "usual")]
     pub exits: Option<(u64, i32)>,
     /// Ends so many ms after the stop signal.
     pub term: Option<u64>,
+    #[serde(skip_serializing_if = "no_stray")]
     pub stray: Stray,
     /// For so many ms after the first kill nothing of it goes away.
+    #[serde(skip_serializing_if = "usual")]
     pub unkillable: u64,
     /// The liveness probe fails from so many ms after exec on.
+    #[serde(skip_serializing_if = "usual")]
     pub hangs: Option<u64>,
     /// The cgroup's counters grow until it is ready.
+    #[serde(skip_serializing_if = "usual")]
     pub progress: bool,
+}
+
+fn normal_exec(exec: &Exec) -> bool {
+    *exec == Exec::Works(2)
+}
+
+fn no_stray(stray: &Stray) -> bool {
+    *stray == Stray::None
 }
 
 impl Default for Behaviour {

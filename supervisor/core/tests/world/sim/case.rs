@@ -15,20 +15,36 @@ use std::time::Duration;
 #[serde(default)]
 pub struct Case {
     /// Why it is kept.
+    #[serde(skip_serializing_if = "usual")]
     pub note: String,
     /// The law that it broke, and the deliberate fault with which it breaks it still.
+    #[serde(skip_serializing_if = "usual")]
     pub law: String,
+    #[serde(skip_serializing_if = "usual")]
     pub mutant: String,
     /// Feeds the order of answers and the jitter of waits.
     pub seed: u64,
     /// Groups that may come up at the same time; restarts of all groups: burst, per minute.
+    #[serde(skip_serializing_if = "usual")]
     pub starts: Option<u32>,
+    #[serde(skip_serializing_if = "usual")]
     pub restarts: Option<(u32, u32)>,
+    #[serde(skip_serializing_if = "usual")]
     pub chaos: Chaos,
     /// The host has no cgroups: the weaker fallback.
+    #[serde(skip_serializing_if = "usual")]
     pub no_cgroups: bool,
+    /// Numbers of processes come back at once.
+    #[serde(skip_serializing_if = "usual")]
+    pub tight_pids: bool,
     pub groups: Vec<GroupCase>,
+    #[serde(skip_serializing_if = "usual")]
     pub presses: Vec<Press>,
+}
+
+/// A file names only what is not as usual.
+pub fn usual<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// One group and what is in its way.
@@ -37,15 +53,24 @@ pub struct Case {
 pub struct GroupCase {
     /// `a b:a`: components and their needs.
     pub shape: String,
+    #[serde(skip_serializing_if = "usual")]
     pub traits: Vec<(String, Trait)>,
     /// What the programs of `a`, `a.pre`, `a.post` do, run by run; then the usual thing.
+    #[serde(skip_serializing_if = "usual")]
     pub programs: BTreeMap<String, Vec<Behaviour>>,
+    #[serde(skip_serializing_if = "usual")]
     pub survivors: u32,
+    #[serde(skip_serializing_if = "usual")]
     pub survivors_until: u64,
+    #[serde(skip_serializing_if = "usual")]
     pub port_taken: bool,
+    #[serde(skip_serializing_if = "usual")]
     pub path_ms: u64,
+    #[serde(skip_serializing_if = "usual")]
     pub intruders: u32,
+    #[serde(skip_serializing_if = "usual")]
     pub busy: u32,
+    #[serde(skip_serializing_if = "usual")]
     pub cgroup_fails: u32,
 }
 
@@ -68,7 +93,7 @@ pub enum Trait {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Press {
     pub after: u32,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "usual")]
     pub group: usize,
     pub what: Button,
 }
@@ -126,7 +151,7 @@ impl Case {
         let mut world = World::new(self.seed, self.limits());
         world.keeps = keeps;
         world.chaos = self.chaos;
-        world.kernel.cgroups = !self.no_cgroups;
+        (world.kernel.cgroups, world.kernel.tight_pids) = (!self.no_cgroups, self.tight_pids);
         for (n, group) in self.groups.iter().enumerate() {
             group.begin(&mut world, n);
         }

@@ -25,6 +25,7 @@ pub fn case(seed: u64) -> Case {
             lost: [0, 0, 0, 5][rng.below(4) as usize],
         },
         no_cgroups: rng.percent(10),
+        tight_pids: rng.percent(30),
         presses: (0..presses).map(|_| press(&mut rng, &groups, gap)).collect(),
         groups,
         ..Case::default()

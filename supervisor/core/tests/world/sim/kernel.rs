@@ -5,7 +5,7 @@ use socialweb_core::{Birth, ExitStatus};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// So few numbers that they come back within one life.
-const PIDS: u32 = 40;
+const PIDS: u32 = 60;
 
 /// A run of a component of a group: names its cgroup and its marker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,6 +64,8 @@ pub struct Kernel {
     /// Without cgroups a run is found by its session and its marker.
     pub cgroups: bool,
     pub disk_full: bool,
+    /// The lowest free number comes next: that of the process that was waited for last, more often than not.
+    pub tight_pids: bool,
     /// Seconds; jumps, and nobody may care.
     pub wall: i64,
     last_pid: u32,
@@ -73,17 +75,32 @@ pub struct Kernel {
 impl Default for Kernel {
     fn default() -> Self {
         let (procs, homes, groups) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
-        Kernel { procs, homes, groups, cgroups: true, disk_full: false, wall: 1_700_000_000, last_pid: 0, starts: 0 }
+        Kernel {
+            procs,
+            homes,
+            groups,
+            cgroups: true,
+            disk_full: false,
+            tight_pids: false,
+            wall: 1_700_000_000,
+            last_pid: 0,
+            starts: 0,
+        }
     }
 }
 
 impl Kernel {
+    fn next_pid(&mut self) -> u32 {
+        let last = if self.tight_pids { 0 } else { self.last_pid };
+        let free = (0..PIDS).map(|n| (last + n) % PIDS + 2).find(|p| self.procs.iter().all(|q| q.pid != *p));
+        let pid = free.expect("a life has fewer processes than there are numbers");
+        self.last_pid = pid - 1;
+        pid
+    }
+
     /// A new process in the cgroup of `cgroup`; in a session of its own, or in that of the run's leader.
     pub fn fork(&mut self, of: RunId, cgroup: RunId, leader: bool, own_session: bool) -> &mut Proc {
-        let pid =
-            (1..=PIDS).map(|n| (self.last_pid + n - 1) % PIDS + 2).find(|p| self.procs.iter().all(|q| q.pid != *p));
-        let pid = pid.expect("a life has fewer processes than there are numbers");
-        self.last_pid = pid - 1;
+        let pid = self.next_pid();
         self.starts += 1;
         let home = self.homes.entry(of).or_default();
         if leader {

@@ -29,10 +29,11 @@ fn with(case: &Case, change: impl FnOnce(&mut Case)) -> Case {
 
 fn candidates(case: &Case) -> Vec<Case> {
     let mut all = Vec::new();
-    for n in (1..case.groups.len()).rev() {
+    for n in (0..case.groups.len()).filter(|_| case.groups.len() > 1) {
         all.push(with(case, |c| {
-            c.groups.truncate(n);
-            c.presses.retain(|p| p.group < n);
+            c.groups.remove(n);
+            c.presses.retain(|p| p.group != n);
+            c.presses.iter_mut().filter(|p| p.group > n).for_each(|p| p.group -= 1);
         }));
     }
     all.extend((0..case.presses.len()).map(|n| with(case, |c| drop(c.presses.remove(n)))));
@@ -41,6 +42,7 @@ fn candidates(case: &Case) -> Vec<Case> {
     all.push(with(case, |c| c.chaos.twice = 0));
     all.push(with(case, |c| c.chaos.jitter = 0));
     all.push(with(case, |c| c.no_cgroups = false));
+    all.push(with(case, |c| c.tight_pids = false));
     all.push(with(case, |c| c.starts = None));
     all.push(with(case, |c| c.restarts = None));
     for n in 0..case.groups.len() {
@@ -51,6 +53,13 @@ fn candidates(case: &Case) -> Vec<Case> {
         all.extend([0, after / 2, after.saturating_sub(1)].map(|after| with(case, |c| c.presses[n].after = after)));
     }
     all.push(with(case, |c| c.seed = 1));
+    // One step less of one press is one more of the next, so that what follows stays where it was.
+    for n in 1..case.presses.len() {
+        all.push(with(case, |c| {
+            let gone = c.presses.remove(n - 1);
+            c.presses[n - 1].after += gone.after;
+        }));
+    }
     all
 }
 
