@@ -56,8 +56,7 @@ impl Receipts {
             Err(e) if e.kind() != ErrorKind::AlreadyExists => return Err(self.folder_error(e)),
             _ => {}
         }
-        let mut kept = self.numbered()?;
-        let n = kept.last().map_or(1, |(n, _)| n + 1);
+        let Numbered { mut kept, next: n } = self.numbered()?;
         let path = self.folder.join(format!("{}-{n}.json", receipt.generation));
         save_record(&path, receipt, Fsync::No)?;
         let surplus = (kept.len() + 1).saturating_sub(KEEP);
@@ -88,7 +87,7 @@ impl Receipts {
     /// Up to `limit` good ones, youngest first.
     fn read(&self, limit: usize) -> Result<Vec<Receipt>, ReceiptError> {
         let mut good = Vec::new();
-        for (_, path) in self.numbered()?.into_iter().rev() {
+        for (_, path) in self.numbered()?.kept.into_iter().rev() {
             if good.len() == limit {
                 break;
             }
@@ -101,20 +100,23 @@ impl Receipts {
         Ok(good)
     }
 
-    /// The files by their number.
-    fn numbered(&self) -> Result<Vec<(u64, PathBuf)>, ReceiptError> {
+    /// The files by their number. A component may write here too: what is no regular file, or has a number that nobody
+    /// counts to, is none of ours and stays where it is.
+    fn numbered(&self) -> Result<Numbered, ReceiptError> {
+        let mut found = Numbered { kept: Vec::new(), next: 1 };
         let entries = match fs::read_dir(&self.folder) {
-            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(found),
             other => other.map_err(|e| self.folder_error(e))?,
         };
-        let mut found = Vec::new();
         for entry in entries {
             let entry = entry.map_err(|e| self.folder_error(e))?;
-            if let Some(n) = entry.file_name().to_str().and_then(number) {
-                found.push((n, entry.path()));
+            let Some(n) = entry.file_name().to_str().and_then(number) else { continue };
+            found.next = found.next.max(n + 1);
+            if entry.file_type().is_ok_and(|kind| kind.is_file()) {
+                found.kept.push((n, entry.path()));
             }
         }
-        found.sort();
+        found.kept.sort();
         Ok(found)
     }
 
@@ -123,9 +125,20 @@ impl Receipts {
     }
 }
 
+/// What is in the folder.
+struct Numbered {
+    /// Receipts by their number, the oldest first.
+    kept: Vec<(u64, PathBuf)>,
+    /// A number above all that are there.
+    next: u64,
+}
+
+/// A stop a microsecond for a century stays below this.
+const MOST: u64 = 1 << 52;
+
 /// `n` of `<generation>-<n>.json`.
 fn number(name: &str) -> Option<u64> {
     let (generation, n) = name.strip_suffix(".json")?.split_once('-')?;
     generation.parse::<u64>().ok()?;
-    n.parse().ok()
+    n.parse().ok().filter(|n| *n < MOST)
 }

@@ -1,7 +1,7 @@
 //! For any text in the files: it is read or refused, with places and readable words; nothing panics.
 
 use super::*;
-use crate::config::value::{HumanDuration, Limit, PortRange, SignalName, Size};
+use crate::config::value::{Cores, HumanDuration, Limit, PortRange, SignalName, Size};
 use crate::config::words::Words;
 use serde::Deserialize;
 use socialweb_property::proptest::collection::vec;
@@ -79,6 +79,10 @@ fn key() -> impl Strategy<Value = String> {
         "defaults.liveness",
         "binaries.search",
         "cgroup",
+        "limits.cpu",
+        "limits.memory_max",
+        "limits.core_count",
+        "limits",
     ]);
     prop_oneof![
         8 => known.prop_map(str::to_string),
@@ -196,6 +200,9 @@ fn any_word_in_place_of_a_small_value_is_read_or_refused() {
         }
         if let Some(Limit(Some(limit))) = parsed(&text) {
             prop_assert!(limit >= 1);
+        }
+        if let Some(Cores(thousandths)) = parsed(&text) {
+            prop_assert!(thousandths <= 1_000_000_000_000, "{text:?}");
         }
         let _ = parsed::<Size>(&text);
         Ok(())

@@ -4,6 +4,7 @@ use super::*;
 use socialweb_property::holds;
 use socialweb_property::proptest::collection::vec;
 use socialweb_property::proptest::prelude::*;
+use socialweb_property::proptest::test_runner::TestCaseError;
 
 /// A good record and what may become of it on a bad disk.
 fn damaged() -> impl Strategy<Value = Vec<u8>> {
@@ -55,6 +56,61 @@ fn any_bytes_in_place_of_a_record_are_read_or_kept_aside_as_they_were() {
             }
         }
         prop_assert!(names(&folder).iter().all(|name| !name.contains("corrupt")), "nothing else is made");
+        Ok(())
+    });
+}
+
+/// What a component, which may write there, puts into the folder of its group's receipts.
+#[derive(Debug, Clone)]
+enum Planted {
+    File(Vec<u8>),
+    Folder,
+    Link,
+    Fifo,
+}
+
+fn planted() -> impl Strategy<Value = (String, Planted)> {
+    let number = prop_oneof![3 => (0u64..30).prop_map(|n| n.to_string()), 1 => any::<u64>().prop_map(|n| n.to_string()), 1 => Just(u64::MAX.to_string())];
+    let name = prop_oneof![
+        4 => (0u64..4, number).prop_map(|(generation, n)| format!("{generation}-{n}.json")),
+        1 => "[a-z0-9.-]{1,8}".prop_filter("names of the folder itself", |name| name != "." && name != ".."),
+    ];
+    let kind = prop_oneof![
+        4 => damaged().prop_map(Planted::File),
+        1 => Just(Planted::Folder),
+        1 => Just(Planted::Link),
+        1 => Just(Planted::Fifo),
+    ];
+    (name, kind)
+}
+
+fn plant(path: &Path, what: &Planted) {
+    // The second of one name finds the first in its place, which is as good.
+    let _taken = match what {
+        Planted::File(bytes) => fs::write(path, bytes).map_err(drop),
+        Planted::Folder => fs::create_dir(path).map_err(drop),
+        Planted::Link => std::os::unix::fs::symlink("/dev/zero", path).map_err(drop),
+        Planted::Fifo => nix::unistd::mkfifo(path, nix::sys::stat::Mode::S_IRWXU).map_err(drop),
+    };
+}
+
+#[test]
+fn the_last_receipt_is_the_last_whatever_lies_beside_it() {
+    holds((vec(planted(), 0..30), 1u64..4), |(beside, generation)| {
+        let folder = TempDir::new().unwrap();
+        for (name, what) in &beside {
+            // A write into a planted FIFO would wait for its reader.
+            if folder.path().join(name).symlink_metadata().is_err() {
+                plant(&folder.path().join(name), what);
+            }
+        }
+        let receipts = Receipts::new(folder.path());
+        for began in 0..3 {
+            let receipt = Receipt { began: Time(began), ..receipt(generation) };
+            receipts.save(&receipt).map_err(|e| TestCaseError::fail(format!("{e:?}")))?;
+            prop_assert_eq!(receipts.latest().unwrap(), Some(receipt));
+        }
+        prop_assert!(receipts.list().unwrap().len() <= receipts::KEEP);
         Ok(())
     });
 }
