@@ -61,8 +61,8 @@ fn collect(path: &Path, tests: &mut BTreeSet<String>) {
     }
 }
 
-/// Names of the tests in a file of Rust or Go: a function under a test attribute, `func TestX`, and what a macro of tests
-/// is given as a name, a line of its own or before `:`, `=>` or `,`.
+/// Names of the tests in a file of Rust or Go: a function under a test attribute, `func TestX`, and a function whose name a
+/// macro at the start of a line is given first (`in_worlds!(name: ...)` makes a test of it in each world).
 fn tests_in(text: &str) -> BTreeSet<String> {
     let mut tests = BTreeSet::new();
     let mut is_test = false;
@@ -77,7 +77,17 @@ fn tests_in(text: &str) -> BTreeSet<String> {
             is_test = false;
         }
     }
+    let functions: BTreeSet<&str> = text.lines().filter_map(function).collect();
+    tests.extend(text.lines().filter_map(made_by_macro).filter(|name| functions.contains(name)).map(str::to_string));
     tests
+}
+
+fn made_by_macro(line: &str) -> Option<&str> {
+    let (name, arguments) = line.split_once("!(")?;
+    let word =
+        |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+    let first = arguments.split([':', ',', ')']).next()?;
+    (word(name) && word(first)).then_some(first)
 }
 
 fn function(line: &str) -> Option<&str> {
@@ -171,12 +181,15 @@ fn no_test_either() {
 fn no_longer_one() {
 func TestGo(t *testing.T) {
 func helper() {
+in_worlds!(one_in_many_worlds: with_cgroups,
+fn one_in_many_worlds(stage: Stage) {
+other_macro!(not_a_function: x);
 ";
 
     #[test]
     fn only_tests_are_taken_for_tests() {
         let names: Vec<String> = tests_in(FILE).into_iter().collect();
-        assert_eq!(names, ["TestGo", "a_plain_one", "one_that_waits"]);
+        assert_eq!(names, ["TestGo", "a_plain_one", "one_in_many_worlds", "one_that_waits"]);
     }
 
     fn world(path: &str) -> Found {
@@ -196,7 +209,7 @@ func helper() {
     fn a_proof_names_what_is_there() {
         check("`tests/a.rs`", &[]);
         check("`tests/a.rs a_plain_one one_*`, and `cargo x bench idle`", &[]);
-        check("`tests/a.rs *plain* a_*_one *`", &[]);
+        check("`tests/a.rs *plain* a_*_one * one_in_*`", &[]);
         check("`tests/gone.rs a_plain_one`", &["tests/gone.rs"]);
         check("`tests/a.rs a_plain a_plain_one plain_*`", &["no test a_plain", "no test plain_*"]);
         check("`tests/a.rs no_test`", &["no test no_test"]);
