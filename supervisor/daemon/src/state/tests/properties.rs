@@ -1,10 +1,11 @@
-//! For any bytes under a record's name: nothing panics and nothing is lost.
+//! For any bytes under a record's name and any order of leasing: nothing panics, nothing is lost, no port moves.
 
 use super::*;
-use socialweb_property::holds;
 use socialweb_property::proptest::collection::vec;
 use socialweb_property::proptest::prelude::*;
 use socialweb_property::proptest::test_runner::TestCaseError;
+use socialweb_property::{holds, holds_in};
+use std::collections::BTreeMap;
 
 /// A good record and what may become of it on a bad disk.
 fn damaged() -> impl Strategy<Value = Vec<u8>> {
@@ -111,6 +112,82 @@ fn the_last_receipt_is_the_last_whatever_lies_beside_it() {
             prop_assert_eq!(receipts.latest().unwrap(), Some(receipt));
         }
         prop_assert!(receipts.list().unwrap().len() <= receipts::KEEP);
+        Ok(())
+    });
+}
+
+/// What happens to leases, and to the files that hold them.
+#[derive(Debug, Clone)]
+enum Step {
+    Want(usize, Vec<PortRole>),
+    GiveBack(usize),
+    Reopen,
+    Damage(Vec<u8>),
+    Lose,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let role = prop_oneof![
+        prop::sample::select(vec!["a", "b", "c"]).prop_map(|name| PortRole::Single(name.into())),
+        Just(PortRole::Pair("low".into(), "high".into())),
+    ];
+    let step = prop_oneof![
+        6 => (0usize..3, vec(role, 0..4)).prop_map(|(who, roles)| Step::Want(who, roles)),
+        1 => (0usize..3).prop_map(Step::GiveBack),
+        2 => Just(Step::Reopen),
+        1 => vec(any::<u8>(), 0..30).prop_map(Step::Damage),
+        1 => Just(Step::Lose),
+    ];
+    vec(step, 1..12)
+}
+
+fn ten_ports() -> LeaseOptions {
+    LeaseOptions { ranges: vec![61000..=61009], ephemeral: BTreeSet::new(), is_bound: Box::new(|_| false) }
+}
+
+#[test]
+fn no_port_moves_and_none_has_two_holders_whatever_becomes_of_the_index() {
+    // Each case writes and flushes some dozen files.
+    holds_in(4, steps(), |steps| {
+        let home = Home::new();
+        let state = home.open();
+        let groups = ["x", "y", "z"].map(group);
+        let mut records: Vec<GroupRecord> = groups.iter().map(|name| GroupRecord::new(name.clone())).collect();
+        groups.iter().for_each(|name| drop(state.ensure_group(name).unwrap()));
+        let (mut leases, _) = Leases::open(state.layout(), ten_ports()).unwrap();
+        let mut held: BTreeMap<usize, BTreeMap<String, u16>> = BTreeMap::new();
+        for step in steps {
+            match step {
+                Step::Want(who, roles) => {
+                    // An exhausted range refuses, and then nothing has changed.
+                    let now = leases.ensure(&mut records[who], &roles).unwrap_or_else(|_| records[who].ports.clone());
+                    let before = held.insert(who, now.clone()).unwrap_or_default();
+                    prop_assert!(before.iter().all(|(role, port)| now.get(role) == Some(port)), "{before:?} {now:?}");
+                }
+                Step::GiveBack(who) => {
+                    leases.release(&groups[who]);
+                    leases.flush_now().unwrap();
+                    // As a delete does: the record goes with the group.
+                    let _absent = fs::remove_file(state.layout().record(&groups[who]));
+                    records[who] = GroupRecord::new(groups[who].clone());
+                    held.remove(&who);
+                }
+                Step::Reopen => leases = Leases::open(state.layout(), ten_ports()).unwrap().0,
+                Step::Damage(bytes) => {
+                    fs::write(state.layout().leases(), bytes).unwrap();
+                    leases = Leases::open(state.layout(), ten_ports()).unwrap().0;
+                }
+                Step::Lose => {
+                    let _absent = fs::remove_file(state.layout().leases());
+                    leases = Leases::open(state.layout(), ten_ports()).unwrap().0;
+                }
+            }
+            for (who, ports) in &held {
+                prop_assert_eq!(&leases.of(&groups[*who]), ports);
+            }
+            let all: Vec<u16> = held.values().flat_map(|ports| ports.values().copied()).collect();
+            prop_assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len(), "two holders of one port");
+        }
         Ok(())
     });
 }
