@@ -2,7 +2,7 @@
 //! room. No group goes down for it.
 
 use crate::scene::{GROUP, Manners, Scene};
-use crate::support::{Daemon, skip, wait_for};
+use crate::support::{Daemon, own_ports, skip, wait_for};
 use crate::{STEADY, SUPERVISOR};
 use nix::mount::{MsFlags, mount, umount};
 use socialweb_wire::Phase;
@@ -75,7 +75,8 @@ fn recorded_events_that_find_no_room_are_all_in_the_log_later_and_it_replays() {
 #[test]
 fn a_daemon_that_may_make_no_thread_goes_on() {
     let scene = Scene::new("no-thread", Manners::Follows);
-    let mut daemon = Daemon::new(SUPERVISOR, &[(GROUP, &scene.config(1)), ("steady", STEADY)]);
+    let mut daemon =
+        Daemon::new(&format!("{SUPERVISOR}{}", own_ports()), &[(GROUP, &scene.config(1)), ("steady", STEADY)]);
     daemon.set_env("SOCIALWEB_FAILPOINT", Some("no-thread:1000000=enospc"));
     daemon.start();
     let port = daemon.wait_phase(GROUP, Phase::Ready).ports["web"];

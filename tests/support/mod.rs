@@ -183,6 +183,11 @@ impl Daemon {
         self.child = Some(child);
     }
 
+    /// True from its start until its end was seen here.
+    pub fn is_running(&self) -> bool {
+        self.child.is_some()
+    }
+
     /// How it ended, if it has; asked once more, None.
     pub fn ended(&mut self) -> Option<std::process::ExitStatus> {
         let status = self.child.as_mut()?.try_wait().unwrap()?;
@@ -334,6 +339,15 @@ impl Drop for Daemon {
             let _ = try_wait_for(|| socialweb_sys::Cgroup::at(&cgroup).remove().ok());
         }
     }
+}
+
+/// A range of ports for one daemon alone, as lines of supervisor.toml: for a test that binds a leased port itself. Every
+/// daemon leases the same ones otherwise, each in its own state folder.
+pub fn own_ports() -> String {
+    static RANGES: AtomicU32 = AtomicU32::new(0);
+    // Some distance between test programs that run at the same time.
+    let first = 20000 + std::process::id() % 50 * 240 + RANGES.fetch_add(1, Ordering::Relaxed) % 60 * 4;
+    format!("[ports]\nranges = [\"{first}-{}\"]\n", first + 3)
 }
 
 /// Signals a process through a pidfd; one that is gone already is fine.

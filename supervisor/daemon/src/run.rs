@@ -13,6 +13,7 @@ use crate::manager::Manager;
 use crate::state::{EventRing, LeaseOptions, Leases, NameClaim, PortRole, StateDir, Tmpfs, TreeClaim};
 use anyhow::Context;
 use socialweb_core::budget::Budget;
+use socialweb_core::mutant;
 use socialweb_sys::cgroup::{Support, Tree, Watcher};
 use socialweb_sys::reap;
 use socialweb_sys::socket::NotifySocket;
@@ -80,7 +81,9 @@ async fn serve(options: RunOptions) -> anyhow::Result<()> {
     let config = config::load_daemon(inputs.file, inputs.env, inputs.flags)?;
     let tmpfs = if config.allow_tmpfs { Tmpfs::Allow } else { Tmpfs::Refuse };
     let state = StateDir::open(&config.state_dir, tmpfs)?;
-    reap::become_subreaper().context("cannot become a subreaper")?;
+    if !mutant!("l3-no-subreaper") {
+        reap::become_subreaper().context("cannot become a subreaper")?;
+    }
     raise_nofile();
     let paths = paths(&options.config, &config)?;
     let (mut host, inlets, pump) = assemble(config, state, paths, env, flags, signals)?;
@@ -184,6 +187,7 @@ fn assemble(
         booted: false,
         stopping: false,
         said_stopping: false,
+        cut_short: false,
         status_line: String::new(),
         started_at_ms: say::unix_ms(),
     };

@@ -4,7 +4,7 @@ use super::{Held, Host};
 use crate::admin::{Change, Command, convert};
 use crate::failpoint;
 use crate::state::Desired;
-use socialweb_core::{ComponentName, Event, GroupName, Phase, Why};
+use socialweb_core::{ComponentName, Event, GroupName, Phase, Why, mutant};
 use socialweb_wire as wire;
 
 impl Host {
@@ -132,11 +132,15 @@ impl Host {
     /// The group is down: its data, its ports and its logs go.
     pub(super) fn finish_delete(&mut self, group: &GroupName) {
         let trash = match self.state.trash_group(group) {
+            Ok(Some(trash)) if mutant!("l7-delete-keeps-data") => {
+                let _ = std::fs::rename(trash, self.state.layout().group(group));
+                None
+            }
             Ok(trash) => trash,
             Err(error) => return self.warn(Some(group), crate::chain::chain(&error)),
         };
         failpoint::reach("trashed");
-        let version = self.leases.release(group);
+        let version = if mutant!("l9-delete-keeps-ports") { 0 } else { self.leases.release(group) };
         failpoint::reach("ports-released");
         if let Some(trash) = trash {
             self.remove_trash(trash, version);
@@ -184,7 +188,9 @@ impl Host {
         }
         let mut record = held.record.clone();
         record.desired = desired;
-        record.save(&layout, crate::state::Fsync::No).map_err(|e| unwritten(crate::chain::chain(&e)))?;
+        if !mutant!("l7-stop-not-kept") {
+            record.save(&layout, crate::state::Fsync::No).map_err(|e| unwritten(crate::chain::chain(&e)))?;
+        }
         self.unflushed = Some(layout.record(group));
         held.record = record;
         failpoint::reach("desired-written");

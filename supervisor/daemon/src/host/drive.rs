@@ -6,6 +6,7 @@ use super::{Again, Containment, Host, Msg};
 use crate::config::Switch;
 use crate::manager::Manager;
 use socialweb_core::Event;
+use socialweb_core::mutant;
 use socialweb_sys::socket::{Datagram, NotifySocket};
 use std::io;
 use std::time::Duration;
@@ -141,6 +142,7 @@ impl Host {
 
     fn wake(&mut self, wake: Wake, inlets: &mut Inlets) {
         match wake {
+            Wake::Child if mutant!("l3-child-unseen") => {}
             Wake::Child => self.reap(),
             Wake::Message(message) => {
                 self.message(message);

@@ -4,7 +4,7 @@ use super::live::Key;
 use super::{Containment, Host, Msg};
 use crate::failpoint;
 use crate::state::Fsync;
-use socialweb_core::{Action, Event, GroupName, GroupView, Phase, Receipt};
+use socialweb_core::{Action, Event, GroupName, GroupView, Phase, Receipt, mutant};
 
 impl Host {
     pub(super) fn execute(&mut self, group: &GroupName, action: Action) {
@@ -24,14 +24,28 @@ impl Host {
             Action::MakeCgroup => self.make_group(group),
             Action::Spawn { component, birth, role } => self.spawn_run(key(component, birth), role),
             Action::Probe { component, birth, what } => self.probe_run(key(component, birth), what),
+            Action::Signal { signal, .. } if mutant!("l2-all-told-at-once") => {
+                let all: Vec<Key> = self.births.keys().filter(|key| key.group == *group).cloned().collect();
+                all.iter().for_each(|key| self.signal_run(key, signal));
+            }
             Action::Signal { component, birth, signal } => self.signal_run(&key(component, birth), signal),
             Action::AwaitEmpty { component, birth } => self.empty_run(&key(component, birth), false),
             Action::KillCgroup { component, birth } => self.empty_run(&key(component, birth), true),
             Action::RemoveCgroup { component, birth } => self.remove_run(&key(component, birth), 0),
             Action::RemoveGroup => self.remove_group(group, 0),
             // No path is configured in front of a tenant yet: shut is what it always is, and that was just looked at.
-            Action::ShutPath => self.later(group, Event::PathShut),
+            Action::ShutPath => {
+                if mutant!("l14-receipt-early") {
+                    let receipt = self.survivors_receipt(group, Default::default(), Vec::new());
+                    self.keep_receipt(group, &receipt);
+                }
+                self.later(group, Event::PathShut);
+            }
             // Leases are sticky; nothing is given back but by a delete.
+            Action::Release if mutant!("l9-lease-dropped") => {
+                self.leases.release(group);
+                self.keep_leases();
+            }
             Action::Release => {}
             Action::Publish { view } => self.publish(group, *view),
             Action::Receipt { receipt } => self.keep_receipt(group, &receipt),
@@ -44,7 +58,9 @@ impl Host {
             return;
         }
         let ports = self.groups.get(group).and_then(|h| h.machine.spec()).map(|s| s.ports.clone()).unwrap_or_default();
-        let taken = ports.into_iter().find(|(_, port)| socialweb_sys::port::is_free(*port).is_err());
+        let taken = ports
+            .into_iter()
+            .find(|(_, port)| socialweb_sys::port::is_free(*port).is_err() && !mutant!("l9-port-not-probed"));
         let Some((role, port)) = taken else { return self.later(group, Event::LeasesGranted) };
         // Finding the holder reads every process's descriptors, which takes time that other groups need.
         let (tx, group) = (self.tx.clone(), group.clone());
@@ -77,7 +93,8 @@ impl Host {
             held.start_began = Some(now);
             held.record.generation = view.generation;
             // A lost number costs nothing but a name of a receipt, so a start does not wait for the disk.
-            let saved = held.record.save(self.state.layout(), Fsync::No);
+            let lost = mutant!("l4-generation-lost");
+            let saved = if lost { Ok(()) } else { held.record.save(self.state.layout(), Fsync::No) };
             unsaved = saved.err().map(|e| crate::chain::chain(&e));
             failpoint::reach("generation-written");
         }
@@ -103,7 +120,9 @@ impl Host {
             receipt.strays.append(&mut held.strays);
         }
         self.say_receipt(group, &receipt);
-        self.save_receipt(group, receipt);
+        if !mutant!("l14-receipt-lost") {
+            self.save_receipt(group, receipt);
+        }
     }
 }
 

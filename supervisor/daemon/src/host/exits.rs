@@ -6,7 +6,7 @@ use super::live::{Key, Live, Owner, exit_status};
 use super::{Containment, Host};
 use crate::failpoint;
 use socialweb_core::event::ReapedBy;
-use socialweb_core::{Birth, ComponentName, Event, ExitStatus, GroupName, Traces};
+use socialweb_core::{Birth, ComponentName, Event, ExitStatus, GroupName, Traces, mutant};
 use socialweb_sys::cgroup::Cgroup;
 use socialweb_sys::process::{self, Proc};
 use socialweb_sys::reap::{self, Zombie};
@@ -176,6 +176,9 @@ impl Host {
     /// daemon as subreaper all of it comes here, wherever it moved. The dead are not among them: their turn is at the reaper.
     /// A part of them, never none, when descriptors run out; an error is not "none" (law L14).
     pub(super) fn strays(&self) -> io::Result<Vec<Proc>> {
+        if mutant!("l3-strays-unseen") {
+            return Ok(Vec::new());
+        }
         let unknown = |pid: &u32| !self.pids.contains_key(pid);
         let marker = |pid| process::environ_value(pid, super::spawn::MARKER).unwrap_or_default();
         let pin = |pid| Proc::pinned(pid, |stat| (!stat.is_dead()).then(|| marker(pid))).transpose();

@@ -6,7 +6,7 @@ use super::hunt::{Doubt, Place, Vacancy};
 use super::live::Key;
 use super::{Containment, Host};
 use socialweb_core::event::ReapedBy;
-use socialweb_core::{ComponentName, Event, Reaped};
+use socialweb_core::{ComponentName, Event, Reaped, mutant};
 use socialweb_sys::cgroup::Cgroup;
 use socialweb_sys::process::Proc;
 use socialweb_sys::{fallback, process};
@@ -20,12 +20,14 @@ impl Host {
     pub(super) fn signal_run(&mut self, key: &Key, signal: i32) {
         let Some(live) = self.births.get(key) else { return };
         if let (Some(cgroup), Containment::Cgroups { tree, .. }) = (&live.cgroup, &self.containment)
+            && !mutant!("l3-no-thaw")
             && let Err(error) = tree.thaw_above(cgroup).and_then(|()| cgroup.thaw())
         {
             let text = format!("cannot thaw {}: {}", key.component, crate::chain::chain(&error));
             self.warn(Some(&key.group), text);
         }
         let Some(live) = self.births.get(key) else { return };
+        let signal = if mutant!("l3-killed-unasked") { nix::libc::SIGKILL } else { signal };
         // A stopped process keeps signals pending: CONT lets it take ours.
         let sent = live.pidfd.send(signal).and_then(|_| live.pidfd.send(nix::libc::SIGCONT));
         if let Err(error) = sent {
@@ -36,6 +38,10 @@ impl Host {
 
     /// Waits for the last process of the run; with `kill`, ends whatever is there first.
     pub(super) fn empty_run(&mut self, key: &Key, kill: bool) {
+        if mutant!("l3-empty-unseen") {
+            return self.later(&key.group, empty_event(key, Vec::new()));
+        }
+        let kill = kill && !mutant!("l6-no-kill");
         let Some(live) = self.births.get_mut(key) else {
             // No process came to be, or its end was told already.
             return self.later(&key.group, empty_event(key, Vec::new()));

@@ -226,6 +226,8 @@ pub(crate) struct Host {
     pub booted: bool,
     pub stopping: bool,
     pub said_stopping: bool,
+    /// Only a deliberate fault sets this: the end does not wait for the groups.
+    pub cut_short: bool,
     pub status_line: String,
     pub started_at_ms: u64,
 }

@@ -3,7 +3,7 @@
 use super::live::Key;
 use super::{Again, Containment, Host, Msg};
 use socialweb_core::event::ReapedBy;
-use socialweb_core::{ComponentName, Event, GroupName, Reaped};
+use socialweb_core::{ComponentName, Event, GroupName, Reaped, mutant};
 use socialweb_sys::cgroup::RemoveError;
 use socialweb_sys::fallback;
 use socialweb_sys::process::{self, Proc};
@@ -18,8 +18,8 @@ impl Host {
     /// rmdir of the run's cgroup; EBUSY is tried again for a second.
     pub(super) fn remove_run(&mut self, key: &Key, tries: u32) {
         let removed = match self.run_cgroup(key) {
-            Some(cgroup) => cgroup.remove(),
-            None => Ok(()),
+            Some(cgroup) if !mutant!("l3-run-not-removed") => cgroup.remove(),
+            _ => Ok(()),
         };
         match removed {
             Ok(()) => {
@@ -49,8 +49,10 @@ impl Host {
             }
         };
         let removed = match &self.containment {
-            Containment::Cgroups { tree, .. } => tree.child(group.as_str()).remove(),
-            Containment::Fallback => Ok(()),
+            Containment::Cgroups { tree, .. } if !mutant!("l3-group-not-removed") => {
+                tree.child(group.as_str()).remove()
+            }
+            _ => Ok(()),
         };
         let event = match removed {
             Ok(()) if strays.is_empty() => Event::GroupRemoved,

@@ -2,7 +2,7 @@
 
 use super::Host;
 use crate::failpoint;
-use socialweb_core::{Event, Phase, Why};
+use socialweb_core::{Event, Phase, Why, mutant};
 use socialweb_sys::cgroup::{Support, release_controllers};
 use socialweb_sys::process::{self, ChaseLimits, Stat};
 use socialweb_sys::{fallback, reap};
@@ -22,6 +22,7 @@ impl Host {
     /// Everything down, in order; a second request changes nothing.
     pub fn begin_shutdown(&mut self) {
         if std::mem::replace(&mut self.stopping, true) {
+            self.cut_short |= mutant!("l6-second-term-cuts");
             return self.say_host("still stopping; every group goes down in its order".into());
         }
         self.say_host("stopping: every group goes down in its order".into());
@@ -36,6 +37,9 @@ impl Host {
     pub(super) fn is_through(&mut self) -> Option<Result<(), String>> {
         if !self.stopping {
             return None;
+        }
+        if mutant!("l3-end-without-stop") || self.cut_short {
+            return Some(Ok(()));
         }
         let down = |phase: Phase| matches!(phase, Phase::Absent | Phase::Parked | Phase::Unavailable);
         if self.sweeping.is_empty() && self.groups.values().all(|h| down(h.view.phase)) {
@@ -73,6 +77,9 @@ impl Host {
         failpoint::reach("stragglers-ended");
         let old = self.old.as_ref().and_then(|old| old.tree.clone());
         for top in old.into_iter().chain(self.groups_tree().map(|tree| tree.top().clone())) {
+            if mutant!("l3-tree-left") {
+                continue;
+            }
             if let Err(error) = top.remove() {
                 tracing::warn!("the cgroup subtree stays: {}", crate::chain::chain(&error));
             }

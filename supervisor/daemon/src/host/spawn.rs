@@ -7,7 +7,7 @@ use crate::failpoint;
 use crate::logs::{Source, Watch};
 use crate::probe::Signalled;
 use crate::state::{Fsync, read_regular, write_atomic};
-use socialweb_core::{ComponentSpec, Event, Kind, Launch, Probe, Role, Traces};
+use socialweb_core::{ComponentSpec, Event, Kind, Launch, Probe, Role, Traces, mutant};
 use socialweb_sys::cgroup::Cgroup;
 use socialweb_sys::socket::clear_stale_socket;
 use socialweb_sys::spawn::{Command, ExecPipe, Output, Spawned};
@@ -123,7 +123,9 @@ impl Host {
     fn command(&self, key: &Key, launch: &Launch) -> Command {
         let mut command = Command::new(launch.argv.clone(), &launch.cwd);
         command.env = launch.env.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
-        command.env.push((MARKER.into(), format!("{}/{key}", self.paths.id)));
+        if !mutant!("l3-no-marker") {
+            command.env.push((MARKER.into(), format!("{}/{key}", self.paths.id)));
+        }
         command.nofile = launch.nofile;
         command
     }

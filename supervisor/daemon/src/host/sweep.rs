@@ -7,7 +7,7 @@ use super::{Again, Containment, Host, Msg};
 use crate::failpoint;
 use socialweb_core::event::ReapedBy;
 use socialweb_core::receipt::{self, Receipt};
-use socialweb_core::{ComponentName, Event, GroupName, Phase, Reaped, Time, Why};
+use socialweb_core::{ComponentName, Event, GroupName, Phase, Reaped, Time, Why, mutant};
 use socialweb_sys::cgroup::Cgroup;
 use socialweb_sys::fallback;
 use socialweb_sys::process::{self, ChaseLimits, Proc};
@@ -97,7 +97,7 @@ impl Host {
         names.dedup();
         for name in names {
             let down = |phase: Phase| matches!(phase, Phase::Absent | Phase::Parked | Phase::Unavailable);
-            if self.groups.get(&name).is_none_or(|h| down(h.view.phase)) {
+            if self.groups.get(&name).is_none_or(|h| down(h.view.phase)) && !mutant!("l4-forgotten-not-reaped") {
                 self.reap_survivors(&name);
             }
         }
@@ -105,6 +105,9 @@ impl Host {
 
     /// Begins a sweep, or joins the one that is under way.
     pub(super) fn reap_survivors(&mut self, group: &GroupName) {
+        if mutant!("l4-survivors-not-sought") {
+            return self.later(group, Event::SurvivorsReaped { found: Vec::new() });
+        }
         if self.sweeping.contains_key(group) {
             return;
         }
@@ -185,7 +188,7 @@ impl Host {
         }
     }
 
-    fn survivors_receipt(&self, group: &GroupName, then: Then, found: Vec<Reaped>) -> Receipt {
+    pub(super) fn survivors_receipt(&self, group: &GroupName, then: Then, found: Vec<Reaped>) -> Receipt {
         let ended = self.clock.now();
         Receipt {
             schema: receipt::SCHEMA,
