@@ -125,8 +125,9 @@ impl Client {
     }
 
     fn at(socket: PathBuf) -> Result<Client, ClientError> {
-        let http =
-            reqwest::Client::builder().unix_socket(socket.clone()).no_proxy().build().map_err(ClientError::Setup)?;
+        // No TLS on a unix socket, so no authorities either: by default they are read from the host, which may have none.
+        let builder = reqwest::Client::builder().unix_socket(socket.clone()).no_proxy().tls_certs_only([]);
+        let http = builder.build().map_err(ClientError::Setup)?;
         Ok(Client { http, socket })
     }
 
