@@ -33,9 +33,11 @@ pub fn verify(repo: &Repo) -> Result<Outcome> {
     Ok(Outcome::Good)
 }
 
+/// The units of the account; the folder beside them has drop-ins for root, which are no units by themselves.
 fn unit_files(folder: &Path) -> Result<Vec<std::path::PathBuf>> {
     let entries = fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))?;
-    Ok(entries.collect::<Result<Vec<_>, _>>()?.into_iter().map(|entry| entry.path()).collect())
+    let paths = entries.collect::<Result<Vec<_>, _>>()?.into_iter().map(|entry| entry.path());
+    Ok(paths.filter(|path| path.is_file()).collect())
 }
 
 #[cfg(test)]
