@@ -377,8 +377,13 @@ pub fn wait_for<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
     try_wait_for(look).unwrap_or_else(|| panic!("waited {} s for: {what}", PATIENCE.as_secs()))
 }
 
-pub fn try_wait_for<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
-    let deadline = Instant::now() + PATIENCE;
+pub fn try_wait_for<T>(look: impl FnMut() -> Option<T>) -> Option<T> {
+    try_wait_within(PATIENCE, Duration::from_millis(20), look)
+}
+
+/// The same with another patience, looking no more often than `between`.
+pub fn try_wait_within<T>(patience: Duration, between: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    let deadline = Instant::now() + patience;
     loop {
         if let Some(seen) = look() {
             return Some(seen);
@@ -386,7 +391,7 @@ pub fn try_wait_for<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
         if Instant::now() > deadline {
             return None;
         }
-        std::thread::sleep(Duration::from_millis(20));
+        std::thread::sleep(between);
     }
 }
 

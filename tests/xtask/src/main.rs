@@ -11,6 +11,7 @@
 //! - [`check`]: all checks, with all failures listed.
 //! - [`mod@bench`]: the bounds on speed and size.
 //! - [`fuzz`]: the property tests with fresh seeds.
+//! - [`mod@guest`]: the tests that need a real systemd, in QEMU.
 //! - [`bump`]: the upgrade of the upstream pins.
 #![forbid(unsafe_code)]
 
@@ -18,6 +19,7 @@ mod bench;
 mod bump;
 mod check;
 mod fuzz;
+mod guest;
 mod repo;
 mod run;
 mod setup;
@@ -58,6 +60,11 @@ enum Verb {
     },
     /// Try the property tests on fresh inputs, more with every round
     Fuzz(fuzz::Args),
+    /// Tests under a real systemd, in a virtual machine
+    Guest {
+        #[command(subcommand)]
+        verb: guest::Verb,
+    },
     /// Measure time to Ready, spawning and idling against their bounds
     Bench(bench::Args),
     /// Prepare an upgrade of Kubernetes in components/upstream
@@ -88,6 +95,7 @@ fn main() -> ExitCode {
         Verb::Test(args) => test::test(&args),
         Verb::Check { fast } => check::check(if fast { check::Extent::Fast } else { check::Extent::All }),
         Verb::Fuzz(args) => fuzz::fuzz(&args),
+        Verb::Guest { verb } => guest::guest(&verb),
         Verb::Bench(args) => bench::bench(&args),
         Verb::BumpKube { version } => bump::bump(&version),
         Verb::Setup { no_install, k3s } => setup::setup(setup::Install::unless(no_install), k3s),

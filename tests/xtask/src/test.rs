@@ -96,16 +96,16 @@ fn environment(cargo: &mut Command, repo: &Repo, server: &Server, skips: &Path) 
 }
 
 /// The causes that `--full` accepts.
-fn allowed(repo: &Repo) -> Result<BTreeSet<String>> {
+pub(crate) fn allowed(repo: &Repo) -> Result<BTreeSet<String>> {
     let path = repo.path("tests/allowed-skips.txt");
     let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
     let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
     Ok(lines.filter(|line| !line.is_empty()).map(str::to_string).collect())
 }
 
-/// What a run of cargo test said.
+/// What a run of cargo test, or of a test program elsewhere, said.
 #[derive(Debug, Default)]
-struct Tally {
+pub(crate) struct Tally {
     green: bool,
     passed: u64,
     failed: u64,
@@ -115,7 +115,38 @@ struct Tally {
 }
 
 impl Tally {
-    fn read(&mut self, line: &str) {
+    /// Of a run that is good until something says otherwise.
+    pub(crate) fn begun() -> Tally {
+        Tally { green: true, ..Tally::default() }
+    }
+
+    /// Tests that ran to an end.
+    pub(crate) fn ran(&self) -> u64 {
+        self.passed + self.failed + self.ignored
+    }
+
+    /// Takes over what another run said.
+    pub(crate) fn add(&mut self, other: Tally) {
+        self.green &= other.green && other.failed == 0;
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.ignored += other.ignored;
+        self.skips.extend(other.skips);
+    }
+
+    /// Counts tests that never came to an end.
+    pub(crate) fn lose(&mut self, tests: u64) {
+        self.green &= tests == 0;
+        self.failed += tests;
+    }
+
+    /// Counts a test that was left out before it could begin.
+    pub(crate) fn leave_out(&mut self) {
+        self.ignored += 1;
+    }
+
+    /// Takes in one line of output.
+    pub(crate) fn read(&mut self, line: &str) {
         if let Some((_, skip)) = line.split_once("SKIP: ") {
             self.skips.insert(skip.trim().to_string());
         }
@@ -134,7 +165,8 @@ impl Tally {
         self.passed.saturating_sub(self.skips.len() as u64)
     }
 
-    fn summary(&self) -> String {
+    /// The skips, and the numbers on the last line.
+    pub(crate) fn summary(&self) -> String {
         let skips: String = self.skips.iter().map(|skip| format!("SKIP: {skip}\n")).collect();
         let skipped = self.skips.len() as u64 + self.ignored;
         let (proven, failed) = (self.proven(), self.failed);
@@ -142,10 +174,11 @@ impl Tally {
         format!("{skips}proven {proven}, skipped {skipped}\n{proven} passed, {failed} failed, {skipped} skipped")
     }
 
-    fn failures(&self, full: bool, allowed: &BTreeSet<String>) -> Vec<String> {
+    /// Why the run is no good; empty when it is.
+    pub(crate) fn failures(&self, full: bool, allowed: &BTreeSet<String>) -> Vec<String> {
         let mut failures = Vec::new();
         if !self.green {
-            failures.push(format!("cargo test failed ({} tests); its own report is above", self.failed));
+            failures.push(format!("{} tests failed; their own report is above", self.failed));
         }
         if self.green && self.passed == 0 {
             failures.push("no test ran; does the filter fit a name?".to_string());
@@ -201,7 +234,18 @@ mod tests {
         assert_eq!(tally(&[]).failures(false, &BTreeSet::new()).len(), 1);
         let mut red = tally(&["test result: FAILED. 3 passed; 1 failed; 0 ignored"]);
         red.green = false;
-        assert_eq!(red.failures(false, &BTreeSet::new()), ["cargo test failed (1 tests); its own report is above"]);
+        assert_eq!(red.failures(false, &BTreeSet::new()), ["1 tests failed; their own report is above"]);
+    }
+
+    #[test]
+    fn a_test_that_never_ended_is_a_failed_one_and_one_left_out_is_not() {
+        let mut all = Tally::begun();
+        all.add(tally(&["test result: ok. 3 passed; 0 failed"]));
+        all.leave_out();
+        assert!(all.failures(false, &BTreeSet::new()).is_empty());
+        assert_eq!(all.summary(), "proven 3, skipped 1\n3 passed, 0 failed, 1 skipped");
+        all.lose(2);
+        assert_eq!((all.ran(), all.failures(false, &BTreeSet::new()).len()), (6, 1));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::Install;
 use crate::run;
 use anyhow::{Result, bail};
+use std::path::Path;
 use std::process::Command;
 
 /// A command, its package, and what needs it.
@@ -37,6 +38,28 @@ pub fn ensure_command(install: Install, command: &str, package: &str) -> Result<
     }
 }
 
+/// The same for several commands, each with its package.
+pub fn ensure_commands(install: Install, needs: &[(&str, &'static str)]) -> Result<()> {
+    // Some of them lie where only root's PATH looks.
+    let present = |command: &str| run::on_path(command).is_some() || Path::new("/usr/sbin").join(command).exists();
+    let packages: Vec<&str> =
+        needs.iter().filter(|(command, _)| !present(command)).map(|(_, package)| *package).collect();
+    ensure_packages(install, &packages)
+}
+
+/// Fetches the lists of packages.
+pub fn update(install: Install) -> Result<()> {
+    may_install(install, "apt has no lists of packages; on Debian: apt-get update")?;
+    run::run("apt-get update", apt_get().args(["-qq", "update"]))
+}
+
+fn may_install(install: Install, otherwise: &str) -> Result<()> {
+    if install == Install::Refused || !nix::unistd::geteuid().is_root() || run::on_path("apt-get").is_none() {
+        bail!("{otherwise}");
+    }
+    Ok(())
+}
+
 fn missing(present: impl Fn(&str) -> bool) -> Vec<&'static str> {
     NEEDS.iter().filter(|need| !present(need.command)).flat_map(|need| need.package.split(' ')).collect()
 }
@@ -46,10 +69,8 @@ fn ensure_packages(install: Install, packages: &[&str]) -> Result<()> {
         return Ok(());
     }
     let list = packages.join(" ");
-    if install == Install::Refused || !nix::unistd::geteuid().is_root() || run::on_path("apt-get").is_none() {
-        bail!("missing programs; on Debian: apt-get install {list}");
-    }
-    run::run("apt-get update", apt_get().args(["-qq", "update"]))?;
+    may_install(install, &format!("missing programs; on Debian: apt-get install {list}"))?;
+    update(install)?;
     let mut command = apt_get();
     command.args(["-qq", "install", "-y", "--no-install-recommends"]).args(packages);
     run::run(&format!("apt-get install {list}"), &mut command)
@@ -57,7 +78,8 @@ fn ensure_packages(install: Install, packages: &[&str]) -> Result<()> {
 
 fn apt_get() -> Command {
     let mut command = Command::new("apt-get");
-    command.env("DEBIAN_FRONTEND", "noninteractive");
+    // Another installation on this machine is waited for, 5 minutes at most, instead of failing beside it.
+    command.env("DEBIAN_FRONTEND", "noninteractive").args(["-o", "DPkg::Lock::Timeout=300"]);
     command
 }
 
