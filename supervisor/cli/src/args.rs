@@ -153,6 +153,8 @@ pub enum Internal {
         #[arg(long, value_name = "PORT")]
         openbao_port: u16,
     },
+    /// Take back the controllers that a dead daemon handed down: the unit's ExecStopPost=
+    ReleaseControllers,
     /// Replay a group's recorded event log and show each step
     Replay {
         /// The log

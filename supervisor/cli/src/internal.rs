@@ -1,10 +1,12 @@
-//! Programs of a group, started by the daemon. Their output is the component's log.
+//! Programs of a group, started by the daemon, and of its unit, started by systemd. Their output is the component's log, or the
+//! unit's.
 
 use crate::args::Internal;
 use crate::{block_on, print, replay};
 use socialweb_ctl::Exit;
 use socialweb_k3s::{BringUp, bring_up};
 use socialweb_openbao::{FirstStart, Outcome, Ports, first_start};
+use socialweb_sys::cgroup::{release_all, unit_of_helper};
 use std::path::{Path, PathBuf};
 
 /// Runs one.
@@ -21,6 +23,7 @@ pub fn run(task: Internal) -> anyhow::Result<Exit> {
         Internal::BringUp { group_dir, cluster, https_port, openbao_port } => {
             make_cluster(group_dir, cluster, https_port, openbao_port)
         }
+        Internal::ReleaseControllers => release_controllers(),
         Internal::Replay { file, last } => replay::run(&file, last),
     }
 }
@@ -46,6 +49,17 @@ fn openbao_first_start(task: FirstStart) -> anyhow::Result<Exit> {
         Outcome::Made => "the vault is made and proven\n",
     })?;
     Ok(Exit::Done)
+}
+
+/// The next daemon's start must not fail because of what the last one left in the unit's cgroup.
+fn release_controllers() -> anyhow::Result<Exit> {
+    let unit = unit_of_helper().map_err(anyhow::Error::msg)?;
+    let problems = release_all(&unit);
+    for problem in &problems {
+        let cause = std::error::Error::source(problem).map(|cause| format!(" ({cause})")).unwrap_or_default();
+        print(format!("{problem}{cause}\n"))?;
+    }
+    Ok(if problems.is_empty() { Exit::Done } else { Exit::Failed })
 }
 
 fn make_cluster(group_dir: PathBuf, cluster: String, https_port: u16, openbao_port: u16) -> anyhow::Result<Exit> {

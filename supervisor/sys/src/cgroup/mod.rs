@@ -12,12 +12,14 @@ mod detect;
 mod freeze;
 mod limits;
 mod mount;
+mod release;
 mod remove;
 mod stat;
 mod watch;
 
 pub use detect::{Support, release_controllers};
 pub use freeze::Still;
+pub use release::{release_all, unit_of_helper};
 pub use remove::RemoveError;
 pub use stat::{Counters, Usage};
 pub use watch::{WatchId, Watcher};
