@@ -23,9 +23,9 @@ for module in /modules/*.ko; do $B insmod $module; done
 $B umount /proc
 tries=0
 while [ ! -b /dev/vda ] && [ $tries -lt 500 ]; do $B usleep 20000; tries=$((tries+1)); done
-$B mount -t ext4 -o rw,noatime /dev/vda /root || { echo "guest: no root file system"; $B reboot -f; }
-$B mount --move /dev /root/dev
-exec $B switch_root /root /sbin/init
+$B mount -t ext4 -o rw,noatime /dev/vda /new || { echo "guest: no root file system"; $B reboot -f; }
+$B mount --move /dev /new/dev
+exec $B switch_root /new /sbin/init
 "#;
 
 /// Unpacked packages.
@@ -86,7 +86,7 @@ fn unpack(folder: &Path, prefix: &str, to: &Path) -> Result<()> {
 
 /// Writes the initramfs. Not compressed: unpacking it under emulation costs more than reading it.
 pub fn initramfs(fetched: &Fetched, folder: &Path, to: &Path) -> Result<()> {
-    for name in ["bin", "modules", "dev", "proc", "root"] {
+    for name in ["bin", "modules", "dev", "proc", "new"] {
         fs::create_dir_all(folder.join(name))?;
     }
     for (number, module) in modules(fetched)?.iter().enumerate() {
