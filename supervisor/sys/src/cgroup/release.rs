@@ -14,8 +14,7 @@ pub fn release_all(root: &Path) -> Vec<CgroupError> {
         Err(error) => return vec![error],
     };
     cgroups.reverse();
-    let gone = |error: &CgroupError| error.is_gone();
-    cgroups.iter().flat_map(|cgroup| release(cgroup)).filter(|error| !gone(error)).collect()
+    cgroups.iter().flat_map(release).filter(|error| !error.is_gone()).collect()
 }
 
 /// The words of one cgroup's control file, taken back one by one: one that is refused keeps no other.
