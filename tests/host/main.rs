@@ -7,6 +7,7 @@ mod support;
 
 mod bad_input;
 mod control;
+mod flood;
 mod limits;
 mod trouble;
 

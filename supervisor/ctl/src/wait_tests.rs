@@ -31,6 +31,7 @@ fn component(state: &str, birth: Option<u64>) -> ComponentStatus {
         rss_bytes: None,
         cpu_usec: None,
         usage: Default::default(),
+        log: None,
     }
 }
 

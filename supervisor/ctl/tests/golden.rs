@@ -41,6 +41,7 @@ fn component(name: &str, rank: u16, state: &str) -> ComponentStatus {
         rss_bytes: Some(46 << 20),
         cpu_usec: Some(1_234_567),
         usage: Usage::default(),
+        log: None,
     }
 }
 

@@ -52,7 +52,7 @@ pub use lines::{EventLine, Level, LogLine, Missed, StreamLine};
 pub use plan::{Effect, GroupPlan, PlannedChange, Problem, ReloadPlan, Severity};
 pub use receipt::{Cause, End, ExitStatus, Reaped, ReapedBy, Receipt, Rung, Stopped, Why};
 pub use request::{Accepted, FeedQuery, GroupQuery, Operation, ReloadQuery};
-pub use status::{ComponentStatus, GroupStatus, HostStatus, Phase, Usage};
+pub use status::{ComponentStatus, GroupStatus, HostStatus, LogCounts, Phase, Usage};
 pub use tree::{ComponentTree, GroupTree, Process};
 
 /// Version of all shapes of this crate.

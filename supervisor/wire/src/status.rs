@@ -118,6 +118,22 @@ pub struct ComponentStatus {
     /// What the component takes of the host: all processes of its runs in this generation of the group.
     #[serde(default, skip_serializing_if = "Usage::is_empty")]
     pub usage: Usage,
+    /// Its log lines; absent before the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<LogCounts>,
+}
+
+/// Log lines of one component since the daemon's start: `lines = written + dropped + waiting`, exactly.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogCounts {
+    /// Read from its pipes.
+    pub lines: u64,
+    /// Taken by the journal or the file.
+    pub written: u64,
+    /// Dropped, because there was no room for them; the log says where.
+    pub dropped: u64,
+    /// On their way.
+    pub waiting: u64,
 }
 
 /// What one cgroup takes, as the kernel counts it; absent where no controller does. Counters begin when the group starts.

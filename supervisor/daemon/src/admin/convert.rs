@@ -47,6 +47,7 @@ fn component_status(view: &ComponentView, now: Time) -> wire::ComponentStatus {
         rss_bytes: None,
         cpu_usec: None,
         usage: wire::Usage::default(),
+        log: None,
     }
 }
 

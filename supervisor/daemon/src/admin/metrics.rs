@@ -1,7 +1,7 @@
 //! Status as Prometheus text (format 0.0.4). No library: all numbers are at hand, and the format is a few lines.
 
 use super::command::Counters;
-use socialweb_wire::{GroupStatus, HostStatus, Phase, Usage};
+use socialweb_wire::{GroupStatus, HostStatus, LogCounts, Phase, Usage};
 use std::fmt::{Display, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -170,6 +170,17 @@ fn usage(page: &mut Page, groups: &[GroupStatus]) {
             page.sample(&format!("component_{name}"), &labels, value);
         }
     }
+    let logged = || groups.iter().flat_map(|g| g.components.iter().filter_map(move |c| Some((g, c, c.log?))));
+    let mut lines = |name: &str, help: &str, of: fn(&LogCounts) -> u64| {
+        page.family(name, "counter", help);
+        for (group, component, counts) in logged() {
+            let labels = [("group", group.name.as_str()), ("component", component.name.as_str())];
+            page.sample(name, &labels, of(&counts));
+        }
+    };
+    lines("component_log_lines_total", "Log lines read from a component.", |c| c.lines);
+    lines("component_log_lines_written_total", "Log lines that the journal or the file took.", |c| c.written);
+    lines("component_log_lines_dropped_total", "Log lines for which there was no room.", |c| c.dropped);
     page.family("group_bounds_missing", "gauge", "Bounds that the cluster file wants and this host does not keep.");
     for group in groups {
         page.sample("group_bounds_missing", &[("group", &group.name)], group.bounds_missing.len());

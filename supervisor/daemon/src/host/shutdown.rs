@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 /// When nothing but processes that cannot be killed has been left for this long, the daemon ends without them and says
 /// so. A process in uninterruptible sleep goes when its device answers; nobody knows when.
 const STUCK: Duration = Duration::from_secs(60);
+/// How long the last log lines may take to the disk.
+const LAST_LINES: Duration = Duration::from_secs(5);
 /// How long stragglers outside of every group may take to go once they are killed.
 const STRAGGLERS: Duration = Duration::from_secs(5);
 /// One chase of them.
@@ -75,6 +77,9 @@ impl Host {
         self.pay_at_the_end();
         self.end_stragglers();
         failpoint::reach("stragglers-ended");
+        if !self.logs.settle(LAST_LINES) {
+            tracing::warn!("the last log lines are not kept: the disk does not take them");
+        }
         let old = self.old.as_ref().and_then(|old| old.tree.clone());
         for top in old.into_iter().chain(self.groups_tree().map(|tree| tree.top().clone())) {
             if mutant!("l3-tree-left") {

@@ -4,11 +4,14 @@ use super::live::Key;
 use super::{Containment, Facts, Held, Host};
 use crate::admin::convert;
 use crate::config::{ClusterConfig, Expanded};
+use crate::logs::{Counters, Source};
 use socialweb_core::{GroupName, Phase};
 use socialweb_sys::cgroup::{Cgroup, Tree};
 use socialweb_sys::process::{self, Stat};
 use socialweb_wire as wire;
+use std::collections::HashMap;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Above this a tenant's datastore is worth a warning. A fresh one has 2 MiB; the reports of trouble begin at 4 GiB.
 const DATASTORE_LARGE: u64 = 1 << 30;
@@ -20,8 +23,8 @@ impl Host {
         }
         let groups = self.groups.iter().filter(|(name, _)| group.is_none_or(|g| g == *name));
         let shown = groups.filter(|(_, held)| held.view.phase != Phase::Absent);
-        let groups: Vec<wire::GroupStatus> = shown.map(|(_, held)| self.group_status(held)).collect();
-        let counters = self.logs.all_counters();
+        let counters: HashMap<_, _> = self.logs.all_counters().into_iter().collect();
+        let groups: Vec<wire::GroupStatus> = shown.map(|(_, held)| self.group_status(held, &counters)).collect();
         let mut warnings = self.warnings.clone();
         warnings.extend(self.source_problems.iter().cloned());
         warnings.extend(self.owed.summary());
@@ -45,7 +48,7 @@ impl Host {
             server: self.server_text(),
             max_tenants: u32::try_from(self.leases.max_tenants(&self.tenant_roles)).unwrap_or(u32::MAX),
             rss_bytes: Stat::of(std::process::id()).map_or(0, |s| s.rss_bytes),
-            dropped_log_lines: counters.iter().map(|(_, c)| c.lines_dropped).sum(),
+            dropped_log_lines: counters.values().map(|c| c.lines_dropped).sum(),
             dropped_events: self.groups.values().filter_map(|h| h.log.as_ref()).map(|l| l.lost()).sum(),
             warnings,
             groups,
@@ -59,7 +62,7 @@ impl Host {
         }
     }
 
-    fn group_status(&self, held: &Held) -> wire::GroupStatus {
+    fn group_status(&self, held: &Held, logs: &HashMap<Arc<Source>, Counters>) -> wire::GroupStatus {
         let mut status = convert::group_status(&held.view, self.clock.now());
         status.url = held.facts.url.clone();
         status.kubeconfig = held.facts.kubeconfig.as_ref().filter(|p| p.exists()).map(|p| p.display().to_string());
@@ -71,6 +74,8 @@ impl Host {
         status.bounds_missing = held.in_force.missing();
         status.stop_deadline_s = held.machine.stop_deadline().as_secs();
         for (view, component) in held.view.components.iter().zip(&mut status.components) {
+            let source = Source { group: held.view.name.clone(), component: view.name.clone() };
+            component.log = logs.get(&source).filter(|c| c.lines_in > 0).map(log_counts);
             let Some(birth) = view.birth else { continue };
             let key = Key { group: held.view.name.clone(), component: view.name.clone(), birth };
             let Some(live) = self.births.get(&key) else { continue };
@@ -138,6 +143,15 @@ impl Host {
             Containment::Cgroups { tree, .. } => Some(tree.clone()),
             Containment::Fallback => None,
         }
+    }
+}
+
+fn log_counts(counters: &Counters) -> wire::LogCounts {
+    wire::LogCounts {
+        lines: counters.lines_in,
+        written: counters.lines_written,
+        dropped: counters.lines_dropped,
+        waiting: counters.lines_waiting,
     }
 }
 

@@ -5,21 +5,29 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::socket::{ControlMessage, MsgFlags, UnixAddr, sendmsg};
+use std::cell::Cell;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
+use std::time::Duration;
 
 /// Where journald listens.
 pub const SOCKET: &str = "/run/systemd/journal/socket";
+
+/// A journal that reads takes a datagram within a few milliseconds; its socket holds only some ten of them
+/// (net.unix.max_dgram_qlen), so a burst has to wait for it.
+const PATIENCE: Duration = Duration::from_millis(50);
 
 /// A sender to a journal. Not connected, so that a journald that comes back under the same name is reached again.
 #[derive(Debug)]
 pub struct Journal {
     socket: UnixDatagram,
     address: UnixAddr,
+    /// The journal took the last line: worth waiting for. One that has stopped costs its patience once.
+    reads: Cell<bool>,
 }
 
 /// Why a line is not in the journal.
@@ -43,20 +51,22 @@ impl Journal {
     /// No socket can be made, or `path` is too long for one.
     pub fn new(path: &Path) -> io::Result<Journal> {
         let socket = UnixDatagram::unbound()?;
-        socket.set_nonblocking(true)?;
-        Ok(Journal { socket, address: UnixAddr::new(path)? })
+        socket.set_write_timeout(Some(PATIENCE))?;
+        Ok(Journal { socket, address: UnixAddr::new(path)?, reads: Cell::new(true) })
     }
 
-    /// Sends one line; never waits.
+    /// Sends one line; waits a moment for a journal that is busy, and not at all for one that did not take the last line.
     ///
     /// # Errors
     /// [`SendError`]; the line is not in the journal.
     pub fn send(&self, line: &LogLine) -> Result<(), SendError> {
         let message = encode(line);
-        match self.datagram(message.as_bytes(), &[]) {
+        let sent = match self.datagram(message.as_bytes(), &[]) {
             Err(Errno::EMSGSIZE | Errno::ENOBUFS) => self.send_large(message.as_bytes()),
             other => other.map_err(classify),
-        }
+        };
+        self.reads.set(!matches!(sent, Err(SendError::Full)));
+        sent
     }
 
     /// A sealed memory file instead of a datagram that would not fit into the socket's buffer.
@@ -68,7 +78,8 @@ impl Journal {
 
     fn datagram(&self, bytes: &[u8], control: &[ControlMessage<'_>]) -> nix::Result<()> {
         let parts = [io::IoSlice::new(bytes)];
-        let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+        let wait = if self.reads.get() { MsgFlags::empty() } else { MsgFlags::MSG_DONTWAIT };
+        let flags = wait | MsgFlags::MSG_NOSIGNAL;
         sendmsg(self.socket.as_raw_fd(), &parts, control, flags, Some(&self.address)).map(drop)
     }
 

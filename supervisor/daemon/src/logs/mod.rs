@@ -9,22 +9,28 @@
 //! kernel's ready list goes round, and after each turn the task yields to the daemon's loop. So a child that writes
 //! 100 MB/s is slowed by its own full pipe and nobody else is.
 //!
-//! Counters per component are exact: `lines_in = lines_written + lines_dropped`, where written means that the journal or
-//! the file took the line. The ring, the followers and the watchers are served besides.
+//! Keeping is another thread's work (`keep`), because a disk may stand still: what it does not keep up with waits for it,
+//! bounded, and is dropped beyond that. Counters per component are exact:
+//! `lines_in = lines_written + lines_dropped + lines_waiting`, where written means that the journal or the file took the
+//! line; and where lines are missing the log says how many. The ring, the followers and the watchers are served besides.
 //!
 //! Map:
 //! - [`line`](mod@line): bytes to lines: splitting, UTF-8, priority.
 //! - [`follow`] - followers, each with its own bounded queue.
 //! - [`store`] - the components with ring and counters; [`Logs`], the handle that everybody else holds.
-//! - [`pump`] - the task.
+//! - [`pump`] - the task that reads; `pipe`: what it reads from.
+//! - `keep`, `sink`: the thread that keeps, and where.
 //! - [`journal`] - journald's native protocol.
 //! - [`file`](mod@file): rotated files where there is no journal, and reading them back.
 
 pub mod file;
 pub mod follow;
 pub mod journal;
+mod keep;
 pub mod line;
+mod pipe;
 pub mod pump;
+mod sink;
 pub mod store;
 
 pub use follow::{Followed, Follower};

@@ -1,7 +1,8 @@
 //! The one task that reads all pipes.
 
 use super::line::LogLine;
-use super::store::{Logs, Pipe, PipeId, Shared, State};
+use super::pipe::Pipe;
+use super::store::{Logs, PipeId, Shared, State};
 use nix::sys::epoll::{EpollEvent, EpollTimeout};
 use std::ops::ControlFlow;
 use std::os::fd::{AsRawFd, RawFd};

@@ -2,21 +2,23 @@
 
 use super::file;
 use super::follow::{self, Follower, FollowerEnd};
-use super::journal::{self, Journal, SendError};
-use super::line::{LogLine, Priority, Source, Splitter, interpret};
+use super::journal::{self, Journal};
+use super::keep::{Keep, LINE_COST};
+use super::line::{LogLine, Source};
+use super::pipe::{self, Pipe};
 use super::pump::Pump;
+use super::sink::{Files, Sinks};
 use crate::state::RotatedFile;
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use socialweb_core::{Birth, GroupName};
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::time::Duration;
 
 /// Where lines are kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,7 +54,7 @@ impl Default for Options {
     }
 }
 
-/// Exact counts of one component since the daemon's start. `lines_in = lines_written + lines_dropped`.
+/// Exact counts of one component since the daemon's start. `lines_in = lines_written + lines_dropped + lines_waiting`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Lines read; each piece of an overlong line counts.
@@ -61,8 +63,10 @@ pub struct Counters {
     pub bytes_in: u64,
     /// Lines that the journal or the file took.
     pub lines_written: u64,
-    /// Lines that neither took.
+    /// Lines that neither took: there was no room, on the disk or in what waits for it.
     pub lines_dropped: u64,
+    /// Lines that wait to be written.
+    pub lines_waiting: u64,
 }
 
 /// Why a component got no pipe.
@@ -113,8 +117,11 @@ impl fmt::Debug for Logs {
 pub(super) struct Shared {
     pub(super) epoll: Epoll,
     options: Options,
-    journal: Option<Journal>,
+    files: Files,
+    to_journal: bool,
     state: Mutex<State>,
+    /// Its lock is taken after the state's, never before.
+    pub(super) keep: Keep,
 }
 
 #[derive(Default)]
@@ -125,25 +132,13 @@ pub(super) struct State {
     next: u64,
 }
 
-/// One run's pipe.
-pub(super) struct Pipe {
-    pub(super) fd: OwnedFd,
-    pub(super) source: Arc<Source>,
-    birth: Birth,
-    splitter: Splitter,
-    priority: Priority,
-    pub(super) watch: Option<Watch>,
-}
-
-/// What is kept of a component over its runs.
+/// What is held of a component over its runs.
+#[derive(Default)]
 struct Component {
-    /// The folder of its log file.
-    folder: PathBuf,
     ring: VecDeque<Arc<LogLine>>,
     ring_bytes: usize,
-    counters: Counters,
-    /// The last append or send failed, and that was said.
-    failing: bool,
+    lines_in: u64,
+    bytes_in: u64,
 }
 
 impl Logs {
@@ -159,7 +154,12 @@ impl Logs {
         };
         let journal = journal.map(Journal::new).transpose().map_err(LogError::Setup)?;
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(|e| LogError::Setup(e.into()))?;
-        let logs = Logs { shared: Arc::new(Shared { epoll, options, journal, state: Mutex::default() }) };
+        let files = Files { max_bytes: options.max_file_bytes, keep: options.keep_files };
+        let to_journal = journal.is_some();
+        let mut sinks = Sinks { journal, files };
+        let keep = Keep::start(move |source, batch| sinks.write(source, batch)).map_err(LogError::Setup)?;
+        let shared = Shared { epoll, options, files, to_journal, state: Mutex::default(), keep };
+        let logs = Logs { shared: Arc::new(shared) };
         Ok((logs.clone(), Pump::new(logs)))
     }
 
@@ -181,15 +181,15 @@ impl Logs {
             source_of: source_of.clone(),
             source: errno.into(),
         };
-        let (read, write) = nonblocking_reader().map_err(|e| failed(e, &source))?;
+        let (read, write) = pipe::pair().map_err(|e| failed(e, &source))?;
         let mut state = self.shared.lock();
         let id = state.next;
         let event = EpollEvent::new(EpollFlags::EPOLLIN, id);
         self.shared.epoll.add(&read, event).map_err(|e| failed(e, &source))?;
         state.next += 1;
-        let source = state.component_of(source, folder);
-        let splitter = Splitter::default();
-        state.pipes.insert(id, Pipe { fd: read, source, birth, splitter, priority: Priority::INFO, watch });
+        let source = state.component_of(source);
+        self.shared.keep.add(&source, folder);
+        state.pipes.insert(id, Pipe::new(read, source, birth, watch));
         Ok((write, PipeId(id)))
     }
 
@@ -205,25 +205,44 @@ impl Logs {
     /// # Errors
     /// A log file exists and cannot be read. A component that never wrote has no lines.
     pub fn tail(&self, source: &Source, folder: &Path, n: usize) -> io::Result<Tail> {
-        let log = self.shared.log_file(source, folder);
+        let log = self.shared.files.of(source, folder);
         let more = self.more(source, &log.path);
         let ring = self.shared.lock().ring_tail(source, n);
         if ring.len() >= n {
             return Ok(Tail { lines: ring, more });
         }
-        let filed = file::tail(&Arc::new(source.clone()), &log, n)?;
+        let mut kept = self.kept_tail(source, &log, n)?;
         // A full disk or a journal leaves the file behind the ring.
-        if filed.len() <= ring.len() {
+        if kept.len() <= ring.len() {
             return Ok(Tail { lines: ring, more });
         }
-        Ok(Tail { lines: filed.into_iter().map(Arc::new).collect(), more })
+        kept.drain(..kept.len().saturating_sub(n));
+        Ok(Tail { lines: kept, more })
+    }
+
+    /// From the file, and behind it what waits to be written there. Should the two move while they are looked at, a line may
+    /// be doubled, never missed.
+    fn kept_tail(&self, source: &Source, log: &RotatedFile, n: usize) -> io::Result<Vec<Arc<LogLine>>> {
+        let shared_name = Arc::new(source.clone());
+        let mut lines = Vec::new();
+        for _ in 0..LOOKS {
+            let before = self.shared.keep.waiting(source);
+            lines = file::tail(&shared_name, log, n)?.into_iter().map(Arc::new).collect();
+            let after = self.shared.keep.waiting(source);
+            let still = !before.moving && !after.moving && before.written == after.written;
+            lines.extend(before.lines);
+            if still {
+                break;
+            }
+        }
+        Ok(lines)
     }
 
     fn more(&self, source: &Source, path: &Path) -> String {
         let Source { group, component } = source;
-        match &self.shared.journal {
-            Some(_) => format!("journalctl --user SOCIALWEB_CLUSTER={group} SOCIALWEB_COMPONENT={component}"),
-            None => path.display().to_string(),
+        match self.shared.to_journal {
+            true => format!("journalctl --user SOCIALWEB_CLUSTER={group} SOCIALWEB_COMPONENT={component}"),
+            false => path.display().to_string(),
         }
     }
 
@@ -241,27 +260,43 @@ impl Logs {
 
     /// A component's counts; zeros for one that never ran.
     pub fn counters(&self, source: &Source) -> Counters {
-        self.shared.lock().components.get(source).map(|c| c.counters).unwrap_or_default()
+        let state = self.shared.lock();
+        state.components.get(source).map(|c| self.count(source, c)).unwrap_or_default()
     }
 
     /// The counts of all components, for metrics.
     pub fn all_counters(&self) -> Vec<(Arc<Source>, Counters)> {
-        self.shared.lock().components.iter().map(|(s, c)| (Arc::clone(s), c.counters)).collect()
+        let state = self.shared.lock();
+        state.components.iter().map(|(s, c)| (Arc::clone(s), self.count(s, c))).collect()
+    }
+
+    /// With the state locked, so that nothing is offered in between.
+    fn count(&self, source: &Source, component: &Component) -> Counters {
+        let kept = self.shared.keep.counts(source);
+        Counters {
+            lines_in: component.lines_in,
+            bytes_in: component.bytes_in,
+            lines_written: kept.written,
+            lines_dropped: kept.dropped,
+            lines_waiting: kept.waiting,
+        }
     }
 
     /// Drops all that is held of a group; when it is deleted. Its pipes must be finished before.
     pub fn forget(&self, group: &GroupName) {
         self.shared.lock().components.retain(|source, _| source.group != *group);
+        self.shared.keep.forget(group);
+    }
+
+    /// Waits until all that was read so far is kept or dropped; false when that takes longer than `patience`. Blocks: for
+    /// the daemon's end, and for tests.
+    pub fn settle(&self, patience: Duration) -> bool {
+        self.shared.keep.settle(patience)
     }
 }
 
-/// Past 1,024 pipes of one account the kernel gives new ones two pages instead of sixteen (pipe-user-pages-soft); that
-/// costs throughput, not lines.
-fn nonblocking_reader() -> nix::Result<(OwnedFd, OwnedFd)> {
-    let (read, write) = nix::unistd::pipe2(OFlag::O_CLOEXEC)?;
-    fcntl(&read, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
-    Ok((read, write))
-}
+/// Looks at a log that is being written to meanwhile.
+const LOOKS: usize = 3;
 
 impl Shared {
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
@@ -269,68 +304,29 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn log_file(&self, source: &Source, folder: &Path) -> RotatedFile {
-        RotatedFile {
-            path: folder.join(format!("{}.log", source.component)),
-            max_bytes: self.options.max_file_bytes,
-            keep: self.options.keep_files,
-        }
-    }
-
-    /// Hands lines of one component to the sinks, the ring and the followers.
-    pub(super) fn deliver(&self, state: &mut State, source: &Source, lines: &[Arc<LogLine>], bytes_in: usize) {
+    /// Hands lines of one component to who keeps them, the ring and the followers.
+    pub(super) fn deliver(&self, state: &mut State, source: &Arc<Source>, lines: &[Arc<LogLine>], bytes_in: usize) {
         let State { components, followers, .. } = state;
         let Some(component) = components.get_mut(source) else { return };
-        let written = if lines.is_empty() { 0 } else { self.write(source, component, lines) };
-        let n = lines.len() as u64;
-        component.counters.lines_in += n;
-        component.counters.bytes_in += bytes_in as u64;
-        component.counters.lines_written += written;
-        component.counters.lines_dropped += n - written;
+        component.lines_in += lines.len() as u64;
+        component.bytes_in += bytes_in as u64;
+        if lines.is_empty() {
+            return;
+        }
+        self.keep.offer(source, lines);
         component.remember(lines, &self.options);
         followers.retain_mut(|follower| follower.offer(lines));
     }
-
-    /// Returns how many of the lines are kept.
-    fn write(&self, source: &Source, component: &mut Component, lines: &[Arc<LogLine>]) -> u64 {
-        let mut written = 0;
-        let mut chunk = String::new();
-        let mut trouble: Option<String> = None;
-        for line in lines {
-            match self.journal.as_ref().map(|j| j.send(line)) {
-                Some(Ok(())) => written += 1,
-                None | Some(Err(SendError::Gone(_))) => file::format(line, &mut chunk),
-                Some(Err(e)) => trouble = Some(e.to_string()),
-            }
-        }
-        if !chunk.is_empty() {
-            match self.log_file(source, &component.folder).append(chunk.as_bytes()) {
-                Ok(_) => written += count_lines(chunk.as_bytes()),
-                Err(e) => {
-                    written += count_lines(&chunk.as_bytes()[..e.kept]);
-                    trouble = Some(format!("{e}: {}", e.source));
-                }
-            }
-        }
-        component.say_once(source, trouble);
-        written
-    }
-}
-
-fn count_lines(bytes: &[u8]) -> u64 {
-    bytes.iter().filter(|b| **b == b'\n').count() as u64
 }
 
 impl State {
     /// The component's shared name; makes the component when it is new.
-    fn component_of(&mut self, source: Source, folder: PathBuf) -> Arc<Source> {
+    fn component_of(&mut self, source: Source) -> Arc<Source> {
         if let Some((name, _)) = self.components.get_key_value(&source) {
             return Arc::clone(name);
         }
         let name = Arc::new(source);
-        let new =
-            Component { folder, ring: VecDeque::new(), ring_bytes: 0, counters: Counters::default(), failing: false };
-        self.components.insert(Arc::clone(&name), new);
+        self.components.insert(Arc::clone(&name), Component::default());
         name
     }
 
@@ -342,7 +338,7 @@ impl State {
     /// What an idle pipe and its component cost, in bytes, names aside.
     #[cfg(test)]
     pub(super) const fn idle_cost() -> usize {
-        size_of::<Pipe>() + size_of::<Component>() + size_of::<Source>()
+        size_of::<Pipe>() + size_of::<Component>() + size_of::<Source>() + super::keep::idle_cost()
     }
 
     /// Slots that all rings hold.
@@ -351,9 +347,6 @@ impl State {
         self.components.values().map(|c| c.ring.capacity()).sum()
     }
 }
-
-/// What one line costs in the ring besides its text: the shared line and the ring's slot.
-const LINE_COST: usize = size_of::<LogLine>() + 3 * size_of::<usize>();
 
 impl Component {
     fn remember(&mut self, lines: &[Arc<LogLine>], options: &Options) {
@@ -365,43 +358,6 @@ impl Component {
                 let Some(old) = self.ring.pop_front() else { break };
                 self.ring_bytes -= old.text.len() + LINE_COST;
             }
-        }
-    }
-
-    fn say_once(&mut self, source: &Source, trouble: Option<String>) {
-        if let (Some(trouble), false) = (&trouble, self.failing) {
-            let Source { group, component } = source;
-            tracing::warn!("log lines of {group}/{component} are dropped and counted: {trouble}");
-        }
-        self.failing = trouble.is_some();
-    }
-}
-
-impl Pipe {
-    /// Lines out of newly read bytes; `None` = the stream ended.
-    pub(super) fn lines(&mut self, bytes: Option<&[u8]>) -> Vec<Arc<LogLine>> {
-        let mut lines = Vec::new();
-        let Pipe { source, birth, splitter, priority, .. } = self;
-        let at = SystemTime::now();
-        let out = |raw: super::line::Raw<'_>| {
-            let (level, text) = interpret(&raw, *priority);
-            *priority = level;
-            let (source, birth, continues) = (Arc::clone(source), *birth, raw.continues);
-            lines.push(Arc::new(LogLine { source, birth, at, priority: level, continues, text }));
-        };
-        match bytes {
-            Some(bytes) => splitter.feed(bytes, out),
-            None => splitter.finish(out),
-        }
-        lines
-    }
-
-    /// Reads once; `Ok(None)` = nothing there now.
-    pub(super) fn read(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
-        match nix::unistd::read(&self.fd, buffer).map_err(io::Error::from) {
-            Ok(n) => Ok(Some(n)),
-            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(None),
-            Err(e) => Err(e),
         }
     }
 }

@@ -64,6 +64,7 @@ pub fn group(name: &str, phase: wire::Phase) -> wire::GroupStatus {
             rss_bytes: Some(46 << 20),
             cpu_usec: Some(1_500_000),
             usage: Default::default(),
+            log: None,
         }],
     }
 }

@@ -1,0 +1,127 @@
+//! Where lines are kept: the journal, or else the component's rotated file. Used by the keeping thread alone, which may wait.
+
+use super::file;
+use super::journal::{Journal, SendError};
+use super::keep::{Done, Item};
+use super::line::{LogLine, Priority, Source};
+use crate::state::RotatedFile;
+use socialweb_core::Birth;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// The two places.
+#[derive(Debug)]
+pub(super) struct Sinks {
+    pub journal: Option<Journal>,
+    pub files: Files,
+}
+
+/// Limits of the files.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Files {
+    pub max_bytes: u64,
+    pub keep: u32,
+}
+
+/// Lines of one component to keep.
+#[derive(Debug)]
+pub(super) struct Batch {
+    /// Where its file is.
+    pub folder: PathBuf,
+    /// Dropped before these, and not told yet.
+    pub owed: u64,
+    pub items: Vec<Item>,
+}
+
+impl Files {
+    /// The file of a component.
+    pub(super) fn of(&self, source: &Source, folder: &Path) -> RotatedFile {
+        RotatedFile {
+            path: folder.join(format!("{}.log", source.component)),
+            max_bytes: self.max_bytes,
+            keep: self.keep,
+        }
+    }
+}
+
+impl Batch {
+    /// All dropped lines that are to be told with these.
+    pub(super) fn holes(&self) -> u64 {
+        let hole = |item: &Item| if let Item::Hole(n) = item { *n } else { 0 };
+        self.owed + self.items.iter().map(hole).sum::<u64>()
+    }
+
+    /// The items, what is owed first.
+    fn all(&self) -> impl Iterator<Item = Item> + '_ {
+        (self.owed > 0).then_some(Item::Hole(self.owed)).into_iter().chain(self.items.iter().cloned())
+    }
+}
+
+/// Text for the file, and where each item ends in it.
+#[derive(Default)]
+struct Chunk {
+    text: String,
+    ends: Vec<(usize, Item)>,
+}
+
+impl Chunk {
+    fn add(&mut self, line: &LogLine, item: Item) {
+        file::format(line, &mut self.text);
+        self.ends.push((self.text.len(), item));
+    }
+}
+
+impl Sinks {
+    /// Keeps what can be kept.
+    pub(super) fn write(&mut self, source: &Arc<Source>, batch: &Batch) -> Done {
+        let mut done = Done::default();
+        let mut chunk = Chunk::default();
+        let mut birth = Birth(0);
+        for item in batch.all() {
+            let line = match &item {
+                Item::Line(line) => Arc::clone(line),
+                Item::Hole(n) => Arc::new(note(source, birth, *n)),
+            };
+            birth = line.birth;
+            match self.journal.as_ref().map(|journal| journal.send(&line)) {
+                Some(Ok(())) => done.note(&item),
+                None | Some(Err(SendError::Gone(_))) => chunk.add(&line, item),
+                Some(Err(e)) => done.trouble = Some(e.to_string()),
+            }
+        }
+        if chunk.text.is_empty() {
+            return done;
+        }
+        let kept = match self.files.of(source, &batch.folder).append(chunk.text.as_bytes()) {
+            Ok(_) => chunk.text.len(),
+            Err(e) => {
+                done.trouble = Some(format!("{e}: {}", e.source));
+                e.kept
+            }
+        };
+        chunk.ends.iter().filter(|(end, _)| *end <= kept).for_each(|(_, item)| done.note(item));
+        done
+    }
+}
+
+impl Done {
+    fn note(&mut self, item: &Item) {
+        match item {
+            Item::Line(_) => self.written += 1,
+            Item::Hole(n) => self.told += n,
+        }
+    }
+}
+
+/// The line that stands for dropped ones.
+fn note(source: &Arc<Source>, birth: Birth, n: u64) -> LogLine {
+    LogLine {
+        source: Arc::clone(source),
+        birth,
+        at: SystemTime::now(),
+        priority: Priority::new(4),
+        continues: false,
+        text: format!("({n} lines were dropped here: there was no room for them)"),
+    }
+}
