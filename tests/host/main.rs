@@ -9,6 +9,7 @@ mod bad_input;
 mod control;
 mod flood;
 mod limits;
+mod ops;
 mod trouble;
 
 /// No journal, so that a machine with one and a machine without one behave alike.

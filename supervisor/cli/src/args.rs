@@ -2,6 +2,8 @@
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use socialweb_ctl::Ctl;
+use socialweb_daemon::drill::Case;
+use socialweb_daemon::drill::child::Role;
 use std::path::PathBuf;
 
 /// Runs small Kubernetes control planes, one supervised process group per tenant cluster.
@@ -155,6 +157,20 @@ pub enum Internal {
     },
     /// Take back the controllers that a dead daemon handed down: the unit's ExecStopPost=
     ReleaseControllers,
+    /// One process of a drill
+    DrillChild {
+        /// Which nasty case
+        case: Case,
+        /// Names the drill
+        #[arg(long, value_name = "HEX")]
+        token: String,
+        /// What the process is to its case
+        #[arg(long, value_name = "ROLE", default_value = "leader")]
+        role: Role,
+        /// The group's cgroup, or the one to enter
+        #[arg(long, value_name = "DIR")]
+        cgroup: Option<PathBuf>,
+    },
     /// Replay a group's recorded event log and show each step
     Replay {
         /// The log

@@ -4,6 +4,7 @@
 use crate::args::Internal;
 use crate::{block_on, print, replay};
 use socialweb_ctl::Exit;
+use socialweb_daemon::drill::child::Program;
 use socialweb_k3s::{BringUp, bring_up};
 use socialweb_openbao::{FirstStart, Outcome, Ports, first_start};
 use socialweb_sys::cgroup::{release_all, unit_of_helper};
@@ -24,6 +25,10 @@ pub fn run(task: Internal) -> anyhow::Result<Exit> {
             make_cluster(group_dir, cluster, https_port, openbao_port)
         }
         Internal::ReleaseControllers => release_controllers(),
+        Internal::DrillChild { case, token, role, cgroup } => {
+            Program { case, token, role, cgroup }.run()?;
+            Ok(Exit::Done)
+        }
         Internal::Replay { file, last } => replay::run(&file, last),
     }
 }

@@ -10,6 +10,7 @@
 //! - [`config`] - `config check`, `config schema`.
 //! - [`internal`] - programs of a group, started by the daemon.
 //! - [`replay`] - `internal replay`: a recorded event log as text.
+//! - [`ops`] - `ctl doctor`, `ctl drill`, `ctl bundle`.
 //! - [`pages`] - completions, man pages, version.
 #![forbid(unsafe_code)]
 
@@ -17,6 +18,7 @@ pub mod args;
 pub mod argv;
 pub mod config;
 pub mod internal;
+pub mod ops;
 pub mod pages;
 pub mod replay;
 pub mod run;
@@ -25,6 +27,7 @@ use anyhow::Context;
 use args::{Cli, Command};
 use clap::{CommandFactory, FromArgMatches};
 use socialweb_ctl::Exit;
+use socialweb_ctl::args::Verb;
 use std::ffi::OsString;
 use std::future::Future;
 use std::io::{self, Write};
@@ -47,7 +50,10 @@ pub fn main_with(argv: impl IntoIterator<Item = OsString>) -> Exit {
 fn dispatch(command: Command) -> anyhow::Result<Exit> {
     match command {
         Command::Run(args) => run::run(args),
-        Command::Ctl(ctl) => block_on(async { Ok(socialweb_ctl::run(ctl).await) }),
+        Command::Ctl(ctl) => match ctl.verb.clone() {
+            Verb::Host(verb) => block_on(ops::run(ctl, verb)),
+            _ => block_on(async { Ok(socialweb_ctl::run(ctl).await) }),
+        },
         Command::Config { verb } => config::run(verb),
         Command::Internal { task } => internal::run(task),
         Command::Completions { shell } => pages::completions(shell),

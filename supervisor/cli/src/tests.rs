@@ -76,6 +76,13 @@ fn every_argv_that_a_recipe_builds_is_understood() {
         let parsed = parse(&line);
         assert!(matches!(parsed, Ok(Cli { command: Command::Internal { .. } })), "{line}: {:?}", parsed.err());
     }
+    for line in [
+        "/opt/sc internal drill-child fork-bomb --token 0123456789abcdef --role hidden",
+        "sc internal drill-child stopped --token 01234567 --cgroup /cg",
+    ] {
+        assert!(matches!(parse(line), Ok(Cli { command: Command::Internal { .. } })), "{line}");
+    }
+    assert!(parse("sc internal drill-child nonsense --token 01234567").is_err());
     let Command::Internal { task: args::Internal::KineExec { argv, .. } } =
         parse("sc internal kine-exec --dsn-file /f -- /opt/kine --config x").unwrap().command
     else {
@@ -107,13 +114,20 @@ fn exit_codes_tell_usage_help_and_failure_apart() {
     assert_eq!(code("sc config check -config /nowhere/supervisor.toml"), 1);
     assert_eq!(code("sc config schema cluster"), 0);
     assert_eq!(code("sc ctl -socket /nowhere/admin.sock status"), 3);
+    assert_eq!(code("sc ctl -socket /nowhere/admin.sock drill"), 3);
+    assert_eq!(code("sc ctl -socket /nowhere/admin.sock bundle /nowhere/b.tar"), 1);
 }
 
 #[test]
 fn pages_are_generated_for_every_sub_command() {
     let dir = tempfile::tempdir().unwrap();
     pages::man(Some(dir.path())).unwrap();
-    for page in ["socialweb-computer.1", "socialweb-computer-run.1", "socialweb-computer-ctl-status.1"] {
+    for page in [
+        "socialweb-computer.1",
+        "socialweb-computer-run.1",
+        "socialweb-computer-ctl-status.1",
+        "socialweb-computer-ctl-drill.1",
+    ] {
         assert!(dir.path().join(page).exists(), "{page}");
     }
     for shell in ["bash", "zsh", "fish"] {

@@ -90,6 +90,47 @@ pub enum Verb {
         #[command(flatten)]
         wait: WaitArgs,
     },
+    /// What looks at the host itself.
+    #[command(flatten)]
+    Host(HostVerb),
+}
+
+/// Verbs that look at the host itself, beside or without a daemon. The program runs them (this crate asks and renders).
+#[derive(Debug, Clone, PartialEq, Eq, Subcommand)]
+pub enum HostVerb {
+    /// Say what is wrong with this host, and the fix; works without a daemon
+    ///
+    /// One line per thing that was looked at: ok, warn or FAIL. Looks at delegation, limits, linger, cgroups, kernel,
+    /// programs, ports, state folder, clock, and at what dead daemons left. Changes nothing. Exit code 1 on a failure.
+    Doctor {
+        /// The daemon's configuration [default: the running daemon's, else that of the user's configuration folder]
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
+    },
+    /// Try the nasty cases on this host, in a scratch group of the running daemon
+    ///
+    /// Double fork, TERM ignored, a bounded fork bomb, a killed leader, a log flood, a frozen cgroup, a session of its own, a
+    /// stopped process. Each passes or fails, with its time. Touches no other group and leaves nothing. Exit code 1 on a
+    /// failure, which names what is left.
+    Drill {
+        /// Give up waiting for a step after this long
+        #[arg(long, value_name = "DURATION", default_value = "3m", value_parser = humantime::parse_duration)]
+        timeout: Duration,
+    },
+    /// Pack what a bug report needs into a tar file, without secrets; works without a daemon
+    ///
+    /// Status, events, records, leases, receipts, the last log lines, configuration, what doctor says, versions. Keys,
+    /// tokens, kubeconfigs and values of environments are left out or blotted out. An existing file is not overwritten.
+    Bundle {
+        /// The file [default: socialweb-bundle-TIME.tar in the present folder]
+        file: Option<PathBuf>,
+        /// The daemon's configuration [default: the running daemon's, else that of the user's configuration folder]
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
+        /// Log lines kept of each group
+        #[arg(short = 'n', long = "lines", value_name = "N", default_value_t = 500)]
+        lines: u32,
+    },
 }
 
 /// Arguments of `status`.

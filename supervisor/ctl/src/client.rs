@@ -1,9 +1,11 @@
 //! One request to the daemon, or one stream of lines from it.
 
+use crate::peer::Peer;
 use reqwest::{Method, Response, Url};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use socialweb_wire::{ApiError, PREFIX, StreamLine, place};
+use std::future::Future;
 use std::io;
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
@@ -11,6 +13,13 @@ use std::time::Duration;
 
 /// Longest wait for an answer that is no stream. The daemon itself answers or refuses within half a minute.
 const ANSWER: Duration = Duration::from_secs(90);
+
+/// While an answer is awaited, the daemon's process is looked at this often.
+const LOOK: Duration = Duration::from_millis(500);
+/// Seen stopped this many times in a row, it is taken for stopped. A debugger or a checkpoint stops it for a moment.
+const STOPPED: u32 = 5;
+/// After this long without an answer the person is told what is being waited for.
+const TELL: Duration = Duration::from_secs(5);
 
 /// Longest line of a stream: a status of 1,000 groups has under 2 MiB.
 const MAX_LINE: usize = 64 << 20;
@@ -36,6 +45,18 @@ pub enum ClientError {
         /// The kernel's answer.
         #[source]
         source: io::Error,
+    },
+    /// The daemon takes connections and does not answer.
+    #[error(
+        "the daemon on {socket} does not answer ({peer}); let a stopped one go on with `kill -CONT`, look at the log of one \
+         that runs, or restart it (`systemctl --user restart socialweb-computer-gateway`); `ctl doctor` and `ctl bundle` \
+         work without it"
+    )]
+    Silent {
+        /// The socket.
+        socket: PathBuf,
+        /// Its process and how that one is.
+        peer: String,
     },
     /// The daemon hung up.
     #[error("the daemon on {socket} hung up before it had answered; look at its log")]
@@ -70,7 +91,11 @@ impl ClientError {
     pub fn is_unreachable(&self) -> bool {
         matches!(
             self,
-            ClientError::NoPlace | ClientError::NotReachable { .. } | ClientError::Lost { .. } | ClientError::Ended
+            ClientError::NoPlace
+                | ClientError::NotReachable { .. }
+                | ClientError::Silent { .. }
+                | ClientError::Lost { .. }
+                | ClientError::Ended
         )
     }
 }
@@ -80,6 +105,7 @@ impl ClientError {
 pub struct Client {
     http: reqwest::Client,
     socket: PathBuf,
+    peer: Option<Peer>,
 }
 
 /// The parts of a route after [`PREFIX`], and its query. Parts are escaped: a name with a slash stays one part.
@@ -115,7 +141,7 @@ impl Client {
         let mut refused = None;
         for socket in &candidates {
             match tokio::net::UnixStream::connect(socket).await {
-                Ok(_) => return Self::at(socket.clone()),
+                Ok(stream) => return Self::at(socket.clone(), Peer::of(&stream)),
                 Err(error) => drop(refused.get_or_insert(error)),
             }
         }
@@ -124,16 +150,21 @@ impl Client {
         Err(ClientError::NotReachable { socket: socket.display().to_string(), others: others.concat(), source })
     }
 
-    fn at(socket: PathBuf) -> Result<Client, ClientError> {
+    fn at(socket: PathBuf, peer: Option<Peer>) -> Result<Client, ClientError> {
         // No TLS on a unix socket, so no authorities either: by default they are read from the host, which may have none.
         let builder = reqwest::Client::builder().unix_socket(socket.clone()).no_proxy().tls_certs_only([]);
         let http = builder.build().map_err(ClientError::Setup)?;
-        Ok(Client { http, socket })
+        Ok(Client { http, socket, peer })
     }
 
     /// The daemon's socket.
     pub fn socket(&self) -> &Path {
         &self.socket
+    }
+
+    /// The daemon's process, where it is of this pid namespace.
+    pub fn peer(&self) -> Option<Peer> {
+        self.peer
     }
 
     /// True when a daemon answers on the socket now.
@@ -146,8 +177,7 @@ impl Client {
     /// # Errors
     /// The daemon's refusal, or why it could not be asked.
     pub async fn get<T: DeserializeOwned, Q: Serialize>(&self, route: Route<'_, Q>) -> Result<T, ClientError> {
-        let answer = self.ask(Method::GET, self.url(PREFIX, route)?, Some(ANSWER)).await?;
-        self.parse(&answer.bytes().await.map_err(|source| self.lost(source))?)
+        self.parse(&self.whole(Method::GET, self.url(PREFIX, route)?).await?)
     }
 
     /// Asks to do something.
@@ -155,8 +185,7 @@ impl Client {
     /// # Errors
     /// The daemon's refusal, or why it could not be asked.
     pub async fn post<T: DeserializeOwned, Q: Serialize>(&self, route: Route<'_, Q>) -> Result<T, ClientError> {
-        let answer = self.ask(Method::POST, self.url(PREFIX, route)?, Some(ANSWER)).await?;
-        self.parse(&answer.bytes().await.map_err(|source| self.lost(source))?)
+        self.parse(&self.whole(Method::POST, self.url(PREFIX, route)?).await?)
     }
 
     /// Asks for a plain text outside the API's prefix.
@@ -164,8 +193,8 @@ impl Client {
     /// # Errors
     /// The daemon's refusal, or why it could not be asked.
     pub async fn text(&self, path: &str) -> Result<String, ClientError> {
-        let answer = self.ask(Method::GET, self.url("", Route::to(&[path]))?, Some(ANSWER)).await?;
-        answer.text().await.map_err(|source| self.lost(source))
+        let text = self.whole(Method::GET, self.url("", Route::to(&[path]))?).await?;
+        Ok(String::from_utf8_lossy(&text).into_owned())
     }
 
     /// Asks for a stream.
@@ -176,8 +205,39 @@ impl Client {
         &self,
         route: Route<'_, Q>,
     ) -> Result<Lines<T>, ClientError> {
-        let answer = self.ask(Method::GET, self.url(PREFIX, route)?, None).await?;
+        let answer = self.patient(self.ask(Method::GET, self.url(PREFIX, route)?, None)).await?;
         Ok(Lines { client: self.clone(), answer, rest: Vec::new(), scanned: 0, item: PhantomData })
+    }
+
+    /// An answer that is no stream, to its end.
+    async fn whole(&self, method: Method, url: Url) -> Result<Vec<u8>, ClientError> {
+        self.patient(async {
+            let answer = self.ask(method, url, Some(ANSWER)).await?;
+            Ok(answer.bytes().await.map_err(|source| self.lost(source))?.to_vec())
+        })
+        .await
+    }
+
+    /// Waits for an answer as long as the daemon's process can give one.
+    async fn patient<T>(&self, answer: impl Future<Output = Result<T, ClientError>>) -> Result<T, ClientError> {
+        let mut answer = std::pin::pin!(answer);
+        let (mut stopped, mut looks) = (0, 0);
+        loop {
+            tokio::select! {
+                answer = &mut answer => return answer,
+                () = tokio::time::sleep(LOOK) => {
+                    looks += 1;
+                    stopped = if self.peer.is_some_and(Peer::is_stopped) { stopped + 1 } else { 0 };
+                }
+            }
+            if stopped >= STOPPED {
+                return Err(self.silent());
+            }
+            if LOOK * looks == TELL {
+                let peer = self.peer.map(|peer| format!(" ({peer})")).unwrap_or_default();
+                crate::commands::note(&format!("the daemon{peer} has not answered for {} s", TELL.as_secs()));
+            }
+        }
     }
 
     async fn ask(&self, method: Method, url: Url, limit: Option<Duration>) -> Result<Response, ClientError> {
@@ -218,7 +278,15 @@ impl Client {
         serde_json::from_slice(body).map_err(|error| self.nonsense(error.to_string()))
     }
 
+    fn silent(&self) -> ClientError {
+        let peer = self.peer.map_or_else(|| "its process is not known".into(), |peer| peer.to_string());
+        ClientError::Silent { socket: self.socket.clone(), peer }
+    }
+
     fn lost(&self, source: reqwest::Error) -> ClientError {
+        if source.is_timeout() {
+            return self.silent();
+        }
         ClientError::Lost { socket: self.socket.clone(), source: source.without_url() }
     }
 

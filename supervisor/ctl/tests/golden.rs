@@ -132,6 +132,37 @@ fn status_of_all_groups() {
 }
 
 #[test]
+fn a_group_that_is_not_to_run_has_nothing_to_count() {
+    let mut parked = GroupStatus { phase: Phase::Parked, reason: "asked by the operator".into(), ..demo() };
+    parked.components.iter_mut().for_each(|c| c.state = "Idle".into());
+    let bare = GroupStatus { components: vec![], name: "bare".into(), ..parked.clone() };
+    let all = host(vec![parked.clone(), bare], vec![]);
+    let text = render::status::host(&all, false) + &render::status::group(&host(vec![parked], vec![]), false);
+    check("status-parked.txt", &text);
+    assert!(!text.contains("0/0") && !text.contains(" up, generation"), "{text}");
+}
+
+#[test]
+fn a_group_whose_component_fails_says_why_at_its_first_failure() {
+    let mut group = demo();
+    group.reason = "kine is Backoff: waiting before the next try; last: exit status 3".into();
+    group.components[0].state = "Backoff".into();
+    assert!(render::status::host(&host(vec![group], vec![]), false).contains("exit status 3"));
+}
+
+#[test]
+fn a_report_of_what_was_looked_at() {
+    let checks = vec![
+        Check::ok("daemon", "pid 42 answers"),
+        Check::warn("controllers", "/sys/fs/cgroup/a lacks io", "install the drop-in"),
+        Check::fail("linger", "off for kcp\x1b[2J", "`loginctl enable-linger kcp`"),
+        Check::ok("fork-bomb", "43 processes gone, by cgroup kill").in_ms(1_234),
+    ];
+    let report = Report::new("the daemon, pid 42", checks);
+    check_all("report", &report, |_| render::check::report(&report));
+}
+
+#[test]
 fn status_of_one_group() {
     let status = host(vec![demo()], vec![]);
     check_all("status-group", &status, |wide| render::status::group(&status, wide));
@@ -242,6 +273,7 @@ fn a_plan() {
             },
             GroupPlan { group: "new".into(), effect: Effect::Start, changes: vec![] },
             GroupPlan { group: "old".into(), effect: Effect::Park, changes: vec![] },
+            GroupPlan { group: "quiet".into(), effect: Effect::StaysStopped, changes: vec![] },
         ],
         problems: vec![Problem {
             file: "clusters.d/b.toml".into(),
@@ -265,7 +297,7 @@ fn streams_are_one_line_or_one_document_each() {
         component: "kine".into(),
         birth: Some(4),
         level: Level::Warning,
-        text: "slow query \x1b[1m".into(),
+        text: "slow \x1b[1mquery".into(),
     };
     let event = EventLine {
         seq: 7,

@@ -12,6 +12,7 @@
 //! - [`logs`] - what components write.
 //! - [`probe`] - readiness and liveness.
 //! - [`admin`] - the admin server.
+//! - [`doctor`] - what is wrong with this host. [`drill`] - the nasty cases, tried. [`bundle`] - what a bug report needs.
 //! - [`manager`] - the service manager above us.
 //! - [`failpoint`] - where tests kill the daemon; empty in a release build.
 
@@ -19,8 +20,11 @@
 
 pub mod admin;
 mod aside;
+pub mod bundle;
 mod chain;
 pub mod config;
+pub mod doctor;
+pub mod drill;
 pub mod failpoint;
 mod fd;
 mod host;

@@ -20,6 +20,7 @@
 //! | GET groups/G/tree | | [`GroupTree`] |
 //! | GET groups/G/receipts | | list of [`Receipt`], newest first |
 //! | POST reload | [`ReloadQuery`] | [`ReloadPlan`] |
+//! | POST drill | [`DrillQuery`] | [`Accepted`] |
 //! | POST shutdown | | [`Accepted`] |
 //! | GET /metrics | | Prometheus text |
 //! | GET /healthz | | `ok` |
@@ -35,9 +36,11 @@
 //! - [`plan`] - what a reload means.
 //! - [`request`] - queries, and the answer to a change.
 //! - [`error`] - what a refused request says.
+//! - [`check`] - what `ctl doctor` and `ctl drill` say.
 //! - [`place`] - where the socket is.
 #![forbid(unsafe_code)]
 
+pub mod check;
 pub mod error;
 pub mod lines;
 pub mod place;
@@ -47,11 +50,12 @@ pub mod request;
 pub mod status;
 pub mod tree;
 
+pub use check::{Check, Health, Report};
 pub use error::{ApiError, ErrorCode};
 pub use lines::{EventLine, Level, LogLine, Missed, StreamLine};
 pub use plan::{Effect, GroupPlan, PlannedChange, Problem, ReloadPlan, Severity};
 pub use receipt::{Cause, End, ExitStatus, Reaped, ReapedBy, Receipt, Rung, Stopped, Why};
-pub use request::{Accepted, FeedQuery, GroupQuery, Operation, ReloadQuery};
+pub use request::{Accepted, DRILL_GROUP, DrillQuery, FeedQuery, GroupQuery, Operation, ReloadQuery};
 pub use status::{ComponentStatus, GroupStatus, HostStatus, LogCounts, Phase, Usage};
 pub use tree::{ComponentTree, GroupTree, Process};
 

@@ -56,6 +56,8 @@ pub enum Effect {
     Stop,
     /// The group is no longer declared: it stops, its data stays.
     Park,
+    /// The group is not to run, by its file or by an operator's stop: what changed counts from its next start on.
+    StaysStopped,
     /// An effect that this reader does not know.
     #[serde(other)]
     Unknown,
@@ -100,6 +102,7 @@ impl fmt::Display for Effect {
             Effect::Start => "starts",
             Effect::Stop => "stops",
             Effect::Park => "is parked, its data stays",
+            Effect::StaysStopped => "stays stopped",
             Effect::Unknown => "unknown to this version",
         })
     }

@@ -48,6 +48,17 @@ pub struct ReloadQuery {
     pub dry_run: bool,
 }
 
+/// The group in which a drill runs. No cluster file may have this name.
+pub const DRILL_GROUP: &str = "socialweb-drill";
+
+/// Query of `drill`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DrillQuery {
+    /// Names the drill: 8 to 32 hex digits, which its processes carry on their command lines.
+    pub token: String,
+}
+
 /// A change that was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

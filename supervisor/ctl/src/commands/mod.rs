@@ -35,11 +35,15 @@ pub async fn run(ctl: Ctl) -> Result<Exit, CtlError> {
         Verb::Delete { group, yes, wait } => session.delete(group, yes, wait).await,
         Verb::Metrics => session.metrics().await,
         Verb::Shutdown { wait } => session.shutdown(wait).await,
+        Verb::Host(_) => Err(CtlError::Usage("doctor, drill and bundle are run by the whole program".into())),
     }
 }
 
 /// Prints now: a follower's output must not wait in a buffer.
-fn print(text: &str) -> Result<(), CtlError> {
+///
+/// # Errors
+/// When stdout cannot be written.
+pub fn print(text: &str) -> Result<(), CtlError> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()?;
@@ -47,6 +51,6 @@ fn print(text: &str) -> Result<(), CtlError> {
 }
 
 /// Tells something beside the answer. A stderr that is gone stops nothing.
-fn note(text: &str) {
+pub fn note(text: &str) {
     let _ = writeln!(io::stderr(), "{}", crate::render::clean(text));
 }

@@ -1,11 +1,12 @@
 //! Log lines and events for people, a line each.
 
-use super::{clean, clock};
+use super::{bare, clean, clock};
 use socialweb_wire::{EventLine, Level, LogLine};
 
-/// A log line: as it was written when one component was asked for, else with its component before it.
+/// A log line, with its component before it unless one was asked for. Colours and what else a terminal would obey are left
+/// out: `-o json` has the line as it was written.
 pub fn log(line: &LogLine, with_component: bool) -> String {
-    let text = clean(&line.text);
+    let text = bare(&line.text);
     if with_component { format!("{:<16} | {text}\n", clean(&line.component)) } else { format!("{text}\n") }
 }
 

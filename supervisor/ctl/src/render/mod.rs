@@ -3,6 +3,7 @@
 //! Text that comes from components (log lines, command names, probe answers) is shown with its control characters spelled
 //! out: a tenant must not be able to write to the operator's terminal.
 
+pub mod check;
 pub mod lines;
 pub mod metrics;
 pub mod plan;
@@ -55,7 +56,48 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     spell_out(text, |c| c == '\t')
 }
 
-/// The same for text of several lines.
+/// Text without what a terminal would obey: colours, cursor movements, titles, bells. A tab stays.
+pub fn bare(text: &str) -> Cow<'_, str> {
+    let obeyed = |c: char| (c.is_control() && c != '\t') || turns_text(c);
+    if !text.chars().any(obeyed) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '\x1b' => match chars.next() {
+                Some('[') => skip_parameters(&mut chars),
+                // Strings for the terminal: titles, links, answers. They end with BEL or with ESC and a backslash.
+                Some(']' | 'P' | '_' | '^' | 'X') => skip_string(&mut chars),
+                // Two or three characters: a character set, a mode.
+                Some('(' | ')' | '*' | '+' | '#' | '%') => drop(chars.next()),
+                _ => {}
+            },
+            '\u{9b}' => skip_parameters(&mut chars),
+            '\u{9d}' | '\u{90}' => skip_string(&mut chars),
+            c if obeyed(c) => {}
+            c => out.push(c),
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// Parameters and final byte of a control sequence (ECMA-48); one that breaks off is left where it breaks.
+fn skip_parameters(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) {
+    while chars.next_if(|c| ('\x20'..='\x3f').contains(c)).is_some() {}
+    let _ = chars.next_if(|c| ('\x40'..='\x7e').contains(c));
+}
+
+fn skip_string(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) {
+    while let Some(c) = chars.next() {
+        if matches!(c, '\x07' | '\u{9c}') || (c == '\x1b' && chars.next_if_eq(&'\\').is_some()) {
+            return;
+        }
+    }
+}
+
+/// The same as [`clean`] for text of several lines.
 pub fn clean_lines(text: &str) -> Cow<'_, str> {
     spell_out(text, |c| c == '\t' || c == '\n')
 }
@@ -153,6 +195,12 @@ mod tests {
         assert_eq!(clean("\x1b[2J\u{9b}1m\r\nx\x07"), "\\x1b[2J\\x9b1m\\x0d\\x0ax\\x07");
         assert_eq!(clean_lines("a\n\x1b"), "a\n\\x1b");
         assert_eq!(clean("exe.\u{202e}txt"), "exe.\\u{202e}txt");
+        assert_eq!(bare("plain\ttext"), "plain\ttext");
+        assert_eq!(bare("\x1b[1;31mred\x1b[0m \u{9b}2Jx\r"), "red x");
+        assert_eq!(bare("\x1b]0;title\x07a\x1b]8;;http://x\x1b\\b\x1b(Bc\x07\x08"), "abc");
+        assert_eq!(bare("exe.\u{202e}txt"), "exe.txt");
+        assert_eq!(bare("cut off \x1b[3"), "cut off ");
+        assert_eq!(bare("\x1b[3\u{e9}"), "\u{e9}", "what does not belong to the sequence stays");
         assert!(!grid(&["A"], vec![vec!["\x1b]0;title\x07".into()]]).contains('\x1b'));
     }
 }

@@ -62,7 +62,11 @@ fn warnings(out: &mut String, status: &HostStatus) {
     }
 }
 
+/// Components that do their work, of how many. A group that is not to run has nothing to count.
 fn up(group: &GroupStatus) -> String {
+    if matches!(group.phase, Phase::Parked | Phase::Absent) || group.components.is_empty() {
+        return "-".into();
+    }
     format!("{}/{}", group.components.iter().filter(|c| c.is_up()).count(), group.components.len())
 }
 
@@ -112,13 +116,13 @@ fn groups(groups: &[GroupStatus], wide: bool) -> String {
 }
 
 fn heading(out: &mut String, group: &GroupStatus, wide: bool) {
+    let counted = Some(up(group)).filter(|up| up != "-").map(|up| format!(", {up} up")).unwrap_or_default();
     let _ = writeln!(
         out,
-        "{}: {} for {}, {} up, generation {}{}",
+        "{}: {} for {}{counted}, generation {}{}",
         clean(&group.name),
         group.phase,
         age(group.since_s),
-        up(group),
         group.generation,
         if group.declared { "" } else { ", not declared" }
     );

@@ -93,6 +93,8 @@ pub enum Change {
     Restart(GroupName, Option<ComponentName>),
     /// Take a group down and destroy its data; refused while it is declared.
     Delete(GroupName),
+    /// Begin a drill with this token.
+    Drill(String),
     /// Take all groups down and end the daemon.
     Shutdown,
 }

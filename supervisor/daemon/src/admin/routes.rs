@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use socialweb_core::{ComponentName, GroupName};
 use socialweb_wire::request::MAX_TAIL;
-use socialweb_wire::{ApiError, ErrorCode, FeedQuery, GroupQuery, ReloadQuery};
+use socialweb_wire::{ApiError, DrillQuery, ErrorCode, FeedQuery, GroupQuery, ReloadQuery};
 
 #[derive(Clone)]
 struct Shared {
@@ -36,6 +36,7 @@ pub(super) fn router(handle: AdminHandle, places: StreamPlaces, body: usize) -> 
         .route("/watch", get(watch))
         .route("/events", get(events))
         .route("/reload", post(reload))
+        .route("/drill", post(drill))
         .route("/shutdown", post(shutdown))
         .route("/groups/{group}/logs", get(logs))
         .route("/groups/{group}/tree", get(tree))
@@ -148,6 +149,15 @@ async fn restart_component(State(shared): State<Shared>, names: Names<(String, S
     let Path((group, component)) = names.map_err(bad_path)?;
     let change = Change::Restart(group_name(&group)?, Some(component_name(&component)?));
     ask_change(&shared.handle, change).await
+}
+
+async fn drill(State(shared): State<Shared>, uri: Uri) -> Answer<Response> {
+    let token = query::<DrillQuery>(&uri)?.token;
+    if !crate::drill::is_token(&token) {
+        let why = "a drill's token has 8 to 32 hex digits";
+        return Err(Failure(ApiError::new(ErrorCode::BadRequest, why).with_hint("`ctl drill` makes one")));
+    }
+    ask_change(&shared.handle, Change::Drill(token)).await
 }
 
 async fn shutdown(State(shared): State<Shared>) -> Answer<Response> {

@@ -71,6 +71,9 @@ pub fn port_roles(cluster: &ClusterConfig) -> Vec<PortRole> {
 pub fn load_cluster(path: &Path) -> Result<ClusterConfig, ConfigError> {
     let name = name_of(path).map_err(|f| ConfigError::new(None, vec![f]))?;
     let fail = |findings| ConfigError::new(Some(name.clone()), findings);
+    if name.as_str() == socialweb_wire::DRILL_GROUP {
+        return Err(fail(vec![Finding::error(path, None, "this name is `ctl drill`'s own; rename the file")]));
+    }
     let source = Source::read(path).map_err(|f| fail(vec![f]))?;
     parse_cluster(name.clone(), source)
 }

@@ -68,6 +68,7 @@ impl Host {
             }
             Change::Restart(group, Some(component)) => self.restart_component(group, component),
             Change::Delete(group) => self.delete(&group),
+            Change::Drill(token) => self.begin_drill(&token),
         }
     }
 
@@ -97,8 +98,9 @@ impl Host {
         answer
     }
 
-    /// Only what the source no longer declares may be destroyed (law L7).
+    /// Only what the source no longer declares may be destroyed (law L7). A drill is declared by no source.
     fn delete(&mut self, group: &GroupName) -> Result<wire::Accepted, wire::ApiError> {
+        self.undeclare_drill(group);
         let held = self.known(group)?;
         let file = self.config.clusters_dir.join(format!("{group}.toml"));
         if held.machine.is_declared() || file.exists() {
@@ -197,7 +199,7 @@ impl Host {
         Ok(())
     }
 
-    fn accepted(
+    pub(super) fn accepted(
         &self,
         operation: wire::Operation,
         group: &GroupName,

@@ -16,6 +16,7 @@
 //! - [`watch`] - readiness, liveness, progress, notify datagrams.
 //! - [`reload`] - sources become declarations.
 //! - [`answer`] - what people ask through the admin socket; [`status`] and [`feeds`] - what they are told.
+//! - [`drill`] - begins the nasty cases.
 //! - [`shutdown`] - the way out.
 //! - [`keep`] - what is taken from under a running daemon.
 //! - [`old`] - what is ours alone, and what an earlier run had elsewhere.
@@ -25,6 +26,7 @@
 pub(crate) mod answer;
 pub(crate) mod clock;
 pub(crate) mod cores;
+pub(crate) mod drill;
 pub(crate) mod drive;
 pub(crate) mod execute;
 pub(crate) mod exits;

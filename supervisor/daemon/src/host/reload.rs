@@ -78,7 +78,9 @@ impl Host {
     fn load(&self) -> Result<Loaded, config::ConfigError> {
         let known: BTreeSet<GroupName> =
             self.groups.values().filter(|h| h.machine.is_declared()).map(|h| h.machine.name().clone()).collect();
-        let known = if known.is_empty() { self.known_from_state.clone() } else { known };
+        let mut known = if known.is_empty() { self.known_from_state.clone() } else { known };
+        // No source declares a drill, so none is missing it.
+        known.retain(|name| name.as_str() != wire::DRILL_GROUP);
         config::load(&Inputs { file: &self.paths.config, env: &self.env, flags: &self.flags, known: &known })
     }
 
@@ -117,12 +119,15 @@ impl Host {
         };
         let held = self.groups.get(group);
         let old = held.and_then(|h| h.machine.spec().filter(|_| h.machine.is_declared())).cloned();
-        let was_running = held.is_some_and(|h| h.facts.running);
-        if let Some(part) = describe(cluster, old.as_ref(), &expanded.spec, was_running) {
+        let file_ran = held.is_some_and(|h| h.facts.running);
+        let stopped = held.is_some_and(|h| h.record.desired == Desired::ParkedByOperator);
+        let was_running = file_ran && !stopped;
+        let runs = cluster.running() && !stopped;
+        if let Some(part) = describe(cluster, old.as_ref(), &expanded.spec, (was_running, runs)) {
             plan.groups.push(part);
         }
         if !dry_run {
-            self.declare(cluster, expanded, old.is_some(), was_running);
+            self.declare(cluster, expanded, old.is_some(), file_ran);
         }
     }
 
@@ -169,7 +174,7 @@ impl Host {
     }
 
     /// The group's record, made when there is none. A bad one is kept aside and named.
-    fn record_of(&mut self, group: &GroupName, account: Option<&str>) -> Result<GroupRecord, String> {
+    pub(super) fn record_of(&mut self, group: &GroupName, account: Option<&str>) -> Result<GroupRecord, String> {
         if let Some(held) = self.groups.get(group) {
             return Ok(held.record.clone());
         }
@@ -275,12 +280,13 @@ fn describe(
     cluster: &ClusterConfig,
     old: Option<&GroupSpec>,
     new: &GroupSpec,
-    was_running: bool,
+    (was_running, runs): (bool, bool),
 ) -> Option<wire::GroupPlan> {
     let group = cluster.name.to_string();
     let whole = |effect| Some(wire::GroupPlan { group: group.clone(), effect, changes: Vec::new() });
-    let Some(old) = old else { return whole(wire::Effect::Start) };
-    match (was_running, cluster.running()) {
+    let begins = if runs { wire::Effect::Start } else { wire::Effect::StaysStopped };
+    let Some(old) = old else { return whole(begins) };
+    match (was_running, runs) {
         (true, false) => return whole(wire::Effect::Park),
         (false, true) => return whole(wire::Effect::Start),
         _ => {}
@@ -290,7 +296,11 @@ fn describe(
     let whole = plan::diff_group(old, new);
     let effect = whole.iter().map(|c| self::effect(c.effect)).chain(effect).max()?;
     let whole = whole.iter().map(|change| planned_whole(cluster, change));
-    let changes = whole.chain(parts.iter().flat_map(|p| planned(cluster, p))).collect();
+    let effect = if runs { effect } else { wire::Effect::StaysStopped };
+    let mut changes: Vec<_> = whole.chain(parts.iter().flat_map(|p| planned(cluster, p))).collect();
+    if !runs {
+        changes.iter_mut().for_each(|change| change.effect = wire::Effect::NextStart);
+    }
     Some(wire::GroupPlan { group, effect, changes })
 }
 

@@ -19,6 +19,7 @@ mod watch;
 
 pub use detect::{Support, release_controllers};
 pub use freeze::Still;
+pub use mount::{folder_of, mount_points};
 pub use release::{release_all, unit_of_helper};
 pub use remove::RemoveError;
 pub use stat::{Counters, Usage};

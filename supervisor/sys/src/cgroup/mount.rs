@@ -25,6 +25,18 @@ impl Mount {
     }
 }
 
+/// The folder of the cgroup that a process is in, as this mount namespace shows it; `None` when no cgroup2 mount does, or when
+/// the process is gone.
+pub fn folder_of(pid: u32) -> Option<PathBuf> {
+    let path = crate::process::cgroup(pid).ok().flatten()?;
+    cgroup2_mounts().iter().filter_map(|m| m.folder(Path::new(&path))).find(|folder| folder.is_dir())
+}
+
+/// Where cgroup2 is mounted, in the order of the mounts.
+pub fn mount_points() -> Vec<PathBuf> {
+    cgroup2_mounts().into_iter().map(|m| m.point).collect()
+}
+
 /// All cgroup2 mounts of this process's mount namespace.
 pub(super) fn cgroup2_mounts() -> Vec<Mount> {
     parse(&fs::read_to_string("/proc/self/mountinfo").unwrap_or_default())

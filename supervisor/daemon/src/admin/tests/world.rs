@@ -226,6 +226,7 @@ impl World {
             Change::Restart(g, None) => (wire::Operation::Restart, Some(g), None),
             Change::Restart(g, Some(c)) => (wire::Operation::RestartComponent, Some(g), Some(c)),
             Change::Delete(g) => (wire::Operation::Delete, Some(g), None),
+            Change::Drill(_) => (wire::Operation::Start, None, None),
             Change::Shutdown => (wire::Operation::Shutdown, None, None),
         };
         let status = group.map(|g| self.known(g)).transpose()?;

@@ -1,0 +1,99 @@
+//! What dead daemons left. A living daemon is known by its open lock file, which names its state folder; whatever carries the
+//! marker of another state folder belongs to nobody who lives.
+
+use super::Place;
+use super::facts::{CgroupFacts, Left};
+use crate::state_id;
+use socialweb_sys::process;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// The first 15 bytes of the program's name, which is all that the kernel keeps.
+const COMM: &str = "socialweb-compu";
+
+/// A daemon that lives: its process and its state folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Living {
+    /// Its process.
+    pub pid: u32,
+    /// Its state folder.
+    pub state: PathBuf,
+}
+
+/// The living daemons, as far as we may look.
+pub fn living() -> Vec<Living> {
+    let ours = |pid: &u32| process::comm(*pid).is_ok_and(|comm| comm == COMM);
+    let pids = process::scan().into_iter().flatten().filter(ours);
+    pids.filter_map(|pid| Some(Living { pid, state: locked_by(pid)? })).collect()
+}
+
+/// The state folder whose lock the process has open. Another daemon's refusal to start has it open for a moment only.
+fn locked_by(pid: u32) -> Option<PathBuf> {
+    let fds = fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten();
+    let links = fds.filter_map(|fd| fs::read_link(fd.path()).ok());
+    let lock = links.into_iter().find(|link| link.file_name().is_some_and(|name| name == "supervisor.lock"))?;
+    lock.parent().map(Path::to_owned)
+}
+
+/// The living daemon that has this state folder.
+pub fn holder(living: &[Living], state: &Path) -> Option<u32> {
+    let id = state_id(state);
+    living.iter().find(|daemon| state_id(&daemon.state) == id).map(|daemon| daemon.pid)
+}
+
+/// Looks for what belongs to nobody who lives.
+pub fn gather(place: &Place, living: &[Living], cgroups: &CgroupFacts) -> Left {
+    let ids: Vec<String> = living.iter().map(|daemon| state_id(&daemon.state)).collect();
+    let marked = process::find_marked(crate::host::spawn::MARKER, "").unwrap_or_default();
+    let processes = marked.into_iter().filter(|p| !belongs(&p.marker, &ids));
+    let processes = processes.map(|p| (p.pid, p.stat.comm, p.marker)).collect();
+    let root = cgroups.root.as_ref().map(|root| root.path.as_path());
+    let folders = root.and_then(|root| fs::read_dir(root).ok()).into_iter().flatten().flatten().map(|e| e.path());
+    let cgroups = folders.filter(|path| is_dead_subtree(path, &ids) && owned_by(path, place.uid)).collect();
+    Left { processes, cgroups, own_id: place.state_dir.as_deref().map(state_id).unwrap_or_default() }
+}
+
+/// A marker begins with the id of a state folder.
+fn belongs(marker: &str, ids: &[String]) -> bool {
+    marker.split('/').next().is_some_and(|id| ids.iter().any(|known| known == id))
+}
+
+/// `socialweb-<id>` of nobody who lives.
+fn is_dead_subtree(path: &Path, ids: &[String]) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let id = name.strip_prefix("socialweb-").filter(|id| id.len() == 12 && id.bytes().all(|b| b.is_ascii_hexdigit()));
+    id.is_some_and(|id| !ids.iter().any(|known| known == id))
+}
+
+/// Whose it is, or would be swept by.
+fn owned_by(path: &Path, uid: u32) -> bool {
+    fs::metadata(path).is_ok_and(|meta| meta.is_dir() && meta.uid() == uid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_belongs_to_a_living_daemon_is_not_left_behind() {
+        let ids = vec!["0123456789ab".to_string()];
+        assert!(belongs("0123456789ab/demo/kine/1", &ids));
+        assert!(!belongs("ffffffffffff/demo/kine/1", &ids) && !belongs("", &ids));
+        assert!(is_dead_subtree(Path::new("/cg/socialweb-ffffffffffff"), &ids));
+        for other in ["socialweb-0123456789ab", "socialweb-x", "socialweb.slice", "ffffffffffff"] {
+            assert!(!is_dead_subtree(&Path::new("/cg").join(other), &ids), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_daemon_is_known_by_the_lock_that_it_has_open() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(locked_by(std::process::id()).filter(|state| state == dir.path()), None);
+        let _lock = fs::File::create(dir.path().join("supervisor.lock")).unwrap();
+        let found = fs::read_dir("/proc/self/fd").unwrap().flatten().filter_map(|fd| fs::read_link(fd.path()).ok());
+        assert!(found.into_iter().any(|link| link == dir.path().join("supervisor.lock")));
+        let living = [Living { pid: 7, state: dir.path().to_owned() }];
+        assert_eq!((holder(&living, dir.path()), holder(&living, Path::new("/elsewhere"))), (Some(7), None));
+    }
+}
