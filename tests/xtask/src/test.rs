@@ -251,6 +251,9 @@ mod tests {
     #[test]
     fn the_committed_list_is_read() {
         let allowed = allowed(&Repo::find().unwrap()).unwrap();
-        assert_eq!(allowed.iter().map(String::as_str).collect::<Vec<_>>(), ["firecracker", "k3s", "kvm"]);
+        assert!(["firecracker", "k3s", "kvm"].iter().all(|cause| allowed.contains(*cause)), "{allowed:?}");
+        let is_a_word =
+            |cause: &String| cause.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+        assert!(allowed.iter().all(is_a_word), "a comment was read as a cause: {allowed:?}");
     }
 }
