@@ -20,13 +20,16 @@ impl Group {
         let mut text = String::with_capacity(96);
         let flags = [self.declared, self.wanted, self.again, self.holds_permit];
         flags.iter().for_each(|on| text.push(if *on { '1' } else { '0' }));
+        // Whatever stops it gives the reason anew; until then the last one decides nothing.
+        let stops = matches!(self.state, GroupState::Draining { .. } | GroupState::Stopping(_));
         text.push(match self.why {
-            Why::Delete => 'd',
-            Why::GaveUp(_) => 'g',
+            Why::Delete if stops && !self.declared => 'd',
+            Why::GaveUp(_) if stops => 'g',
             _ => '-',
         });
         self.canonical_state(now, &mut text);
-        let _ = write!(text, " {}", self.gave_up.min(GAVE_UP));
+        let waits = self.spec.as_ref().is_some_and(|s| !s.bringup.retry.is_zero());
+        let _ = write!(text, " {}", if waits { self.gave_up.min(GAVE_UP) } else { 0 });
         for c in self.components.values() {
             c.canonical(now, &mut text);
         }

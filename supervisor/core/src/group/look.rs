@@ -31,6 +31,11 @@ impl Group {
         self.components.values().filter(|c| c.down.is_some() && c.has_run()).map(|c| c.name().clone()).collect()
     }
 
+    /// The run that the component has now.
+    pub fn current_birth(&self, name: &ComponentName) -> Option<Birth> {
+        self.components.get(name)?.run().map(|run| run.birth)
+    }
+
     /// How the leader of this run ended, until what is left of the run is gone too.
     pub fn end_of(&self, name: &ComponentName, birth: Birth) -> Option<End> {
         match &self.components.get(name)?.state {

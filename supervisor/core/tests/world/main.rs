@@ -6,12 +6,14 @@
 //! - [`schedules`]: random lives of hosts, 100,000 of them, each named by its seed. `SIM_SEED=n` replays one and shrinks what
 //!   breaks it to a small case; `SIM_BASE=n` begins at another seed, `SIM_RUNS=n` sets how many.
 //! - [`anything`]: any event in any phase.
-
+//! - [`explore`]: every state that a group of two components can reach.
+//! - [`regressions`]: the cases that were kept; [`mutants`]: each deliberate fault of core is caught by the law that it breaks.
 #![allow(clippy::unwrap_used)]
 
 mod anything;
 mod bugs;
 mod changes;
+mod explore;
 mod laws;
 #[cfg(debug_assertions)]
 mod mutants;

@@ -7,6 +7,7 @@ use super::run::Msg;
 use super::shell::{Later, Shell};
 use socialweb_core::record::{self, Entry, Header};
 use socialweb_core::{Action, Birth, Event, Group, GroupName, GroupSpec, Receipt, Time, Why};
+use std::sync::Arc;
 
 #[derive(Debug, Clone)]
 pub struct Held {
@@ -29,8 +30,7 @@ pub struct Held {
 pub struct Record {
     pub generation: u64,
     pub parked: bool,
-    pub declared: Option<Box<GroupSpec>>,
-    pub deleted: bool,
+    pub declared: Option<Arc<GroupSpec>>,
 }
 
 /// What one event led to.
@@ -96,7 +96,7 @@ impl Held {
 
     fn remember(&mut self, event: &Event, kernel: &Kernel) {
         match event {
-            Event::Declared { spec } => (self.record.declared, self.record.deleted) = (Some(spec.clone()), false),
+            Event::Declared { spec } => self.record.declared = Some(Arc::new((**spec).clone())),
             Event::Removed => self.record.declared = None,
             Event::Start { why: Why::Operator } if !kernel.disk_full => self.record.parked = false,
             Event::Stop { why: Why::Operator } if !kernel.disk_full => self.record.parked = true,
@@ -118,7 +118,7 @@ impl Held {
         match &self.record.declared {
             Some(spec) => {
                 let start = (!self.record.parked).then_some(Event::Start { why: Why::Boot });
-                [Event::Declared { spec: spec.clone() }].into_iter().chain(start).collect()
+                [Event::Declared { spec: Box::new((**spec).clone()) }].into_iter().chain(start).collect()
             }
             None => vec![Event::Removed],
         }

@@ -8,6 +8,7 @@ use super::laws::{
 use super::shell::Shell;
 use socialweb_core::{Action, Birth, ComponentName, Group, GroupView, Phase, Probe, Receipt, Role, Time, Why};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Judges one action before the model performs it.
@@ -52,9 +53,9 @@ pub fn judge(
             Ok(())
         }
         Action::Publish { view } => {
-            let before = memory.view.replace((**view).clone());
+            let before = memory.view.replace(Arc::new((**view).clone()));
             judge_ranks(memory, view)?;
-            judge_times(view, before.as_ref(), now)?;
+            judge_times(view, before.as_deref(), now)?;
             judge_view(model, group, view)
         }
         Action::Receipt { receipt } => judge_receipt(model, memory, receipt, kernel),

@@ -8,6 +8,7 @@ use socialweb_core::{
     ComponentName, Event, ExitStatus, Group, GroupView, Kind, Permit, Phase, Probe, Rank, Restart, Role, Time, Why,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 pub const L1: &str = "l1_starts_only_when_needs_are_ready";
@@ -48,7 +49,7 @@ pub fn broken<T>(law: &'static str, what: impl Into<String>) -> Result<T, Violat
 /// What the laws remember of one group.
 #[derive(Debug, Clone, Default)]
 pub struct Memory {
-    pub view: Option<GroupView>,
+    pub view: Option<Arc<GroupView>>,
     /// Components when the stop began.
     pub stopping: Vec<ComponentName>,
     pub starts: BTreeMap<ComponentName, VecDeque<Time>>,
@@ -59,7 +60,7 @@ pub struct Memory {
     pub generation: u64,
     /// Processes other than leaders that the group was told of since its stop began.
     pub told: BTreeSet<(u32, u64)>,
-    deleted: bool,
+    pub deleted: bool,
     phase: Option<Phase>,
     ticks: (Time, u32),
 }
@@ -120,6 +121,14 @@ pub fn hear(model: &mut Shell, memory: &mut Memory, group: &Group, event: &Event
 }
 
 impl Memory {
+    /// Forgets what counts over time, for who judges each step by itself.
+    pub fn calm(&mut self) {
+        self.starts.clear();
+        self.fails.clear();
+        self.told.clear();
+        self.ticks = Default::default();
+    }
+
     /// A run that was touched, ended well or was up for long is no failure in a row.
     fn ended(&mut self, component: &ComponentName, role: Role, excused: bool, exec: Option<Time>, now: Time) {
         if role != Role::Main {

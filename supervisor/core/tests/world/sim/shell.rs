@@ -34,6 +34,8 @@ pub struct Shell {
     pub old: BTreeMap<Birth, Run>,
     /// What the next programs do: `a`, `a.pre`, `a.post`; then the usual thing.
     pub script: BTreeMap<String, VecDeque<Behaviour>>,
+    /// What every main program without a script does.
+    pub every: Option<Behaviour>,
     pub survivors_until: Time,
     pub port_taken: bool,
     pub path_ms: u64,
@@ -101,6 +103,7 @@ impl Shell {
             group: old.group,
             old: old.old,
             script: old.script,
+            every: old.every,
             survivors_until: old.survivors_until,
             port_taken: old.port_taken,
             path_ms: old.path_ms,
@@ -179,7 +182,8 @@ impl Shell {
             Role::Post(_) => format!("{component}.post"),
         };
         let scripted = self.script.get_mut(&key).and_then(VecDeque::pop_front);
-        let behaviour = scripted.unwrap_or_else(|| Behaviour::usual(role, ends));
+        let behaviour =
+            scripted.or(self.every.filter(|_| role == Role::Main)).unwrap_or_else(|| Behaviour::usual(role, ends));
         let mut run = Run::new(component.clone(), birth, role, behaviour);
         run.rank = group.rank_of(component).unwrap_or(Rank(0));
         later.kernel.homes.insert(self.id(birth), Default::default());
