@@ -12,6 +12,7 @@
 //! - [`mod@bench`]: the bounds on speed and size.
 //! - [`fuzz`]: the property tests with fresh seeds.
 //! - [`mod@guest`]: the tests that need a real systemd, in QEMU.
+//! - [`world`]: the world tests of core, on fresh seeds.
 //! - [`bump`]: the upgrade of the upstream pins.
 #![forbid(unsafe_code)]
 
@@ -25,6 +26,7 @@ mod run;
 mod setup;
 mod test;
 mod up;
+mod world;
 
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
@@ -65,6 +67,8 @@ enum Verb {
         #[command(subcommand)]
         verb: guest::Verb,
     },
+    /// The world tests of core; with --minutes also lives with fresh seeds
+    World(world::Args),
     /// Measure time to Ready, spawning and idling against their bounds
     Bench(bench::Args),
     /// Prepare an upgrade of Kubernetes in components/upstream
@@ -96,6 +100,7 @@ fn main() -> ExitCode {
         Verb::Check { fast } => check::check(if fast { check::Extent::Fast } else { check::Extent::All }),
         Verb::Fuzz(args) => fuzz::fuzz(&args),
         Verb::Guest { verb } => guest::guest(&verb),
+        Verb::World(args) => world::world(&args),
         Verb::Bench(args) => bench::bench(&args),
         Verb::BumpKube { version } => bump::bump(&version),
         Verb::Setup { no_install, k3s } => setup::setup(setup::Install::unless(no_install), k3s),
