@@ -1,6 +1,8 @@
 //! A real daemon in a test: its own state folder, runtime folder and config; waits for states, leaves nothing behind.
 #![allow(dead_code, missing_docs, clippy::unwrap_used)]
 
+pub mod hygiene;
+
 use nix::sys::signal::Signal;
 use socialweb_daemon::state_id;
 use socialweb_wire::{GroupStatus, HostStatus, Phase, Receipt};
@@ -28,7 +30,7 @@ pub struct Daemon {
     read_only_cgroups: bool,
     delegated: Option<PathBuf>,
     elsewhere: Option<PathBuf>,
-    prelude: Option<String>,
+    wrapper: Vec<String>,
 }
 
 static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -53,7 +55,7 @@ impl Daemon {
             read_only_cgroups: false,
             delegated: None,
             elsewhere: None,
-            prelude: None,
+            wrapper: Vec::new(),
         };
         for (name, text) in clusters {
             daemon.write_cluster(name, text);
@@ -82,7 +84,7 @@ impl Daemon {
     /// None unless this is root with a writable cgroup2.
     pub fn run_as_nobody(mut self) -> Option<Daemon> {
         use std::os::unix::fs::chown;
-        let subtree = cgroup2_mount()?.join(format!("sw-nobody-{}", std::process::id()));
+        let subtree = cgroup2_mount()?.join(self.runtime.file_name()?).with_extension("nobody");
         fs::create_dir(&subtree).ok()?;
         for file in ["", "cgroup.procs", "cgroup.threads", "cgroup.subtree_control"] {
             chown(subtree.join(file), Some(NOBODY), Some(NOBODY)).ok()?;
@@ -95,15 +97,20 @@ impl Daemon {
         Some(self)
     }
 
+    /// Through a program that sets something up and then becomes its arguments.
+    pub fn with_wrapper(mut self, wrapper: &[&str]) -> Daemon {
+        self.wrapper = wrapper.iter().map(|w| w.to_string()).collect();
+        self
+    }
+
     pub fn with_env(mut self, key: &str, value: &str) -> Daemon {
         self.env.push((key.into(), value.into()));
         self
     }
 
     /// A shell runs this before it becomes the daemon: what whoever starts it leaves behind.
-    pub fn with_prelude(mut self, shell: &str) -> Daemon {
-        self.prelude = Some(shell.into());
-        self
+    pub fn with_prelude(self, shell: &str) -> Daemon {
+        self.with_wrapper(&["sh", "-c", &format!("{shell}; exec \"$0\" \"$@\"")])
     }
 
     /// For the next start; None takes it away again.
@@ -149,10 +156,6 @@ impl Daemon {
             }
             None => Command::new(PROGRAM),
         };
-        if let Some(prelude) = &self.prelude {
-            command = Command::new("sh");
-            command.args(["-c", &format!("{prelude}; exec \"$0\" \"$@\""), PROGRAM]);
-        }
         if let Some(subtree) = &self.delegated {
             let script = format!(
                 "echo $$ > {}/cgroup.procs; exec setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups \"$0\" \"$@\"",
@@ -160,6 +163,11 @@ impl Daemon {
             );
             command = Command::new("sh");
             command.args(["-c", &script, PROGRAM]);
+        }
+        if let Some((first, rest)) = self.wrapper.split_first() {
+            let mut wrapped = Command::new(first);
+            wrapped.args(rest).arg(command.get_program()).args(command.get_args());
+            command = wrapped;
         }
         command.args(["run", "-config"]).arg(self.dir.join("supervisor.toml"));
         command.arg("-state-dir").arg(self.state()).arg("-runtime-dir").arg(&self.runtime).args(&self.extra);
@@ -277,7 +285,14 @@ impl Daemon {
             last = Some(status.clone());
             there.then_some(status)
         });
-        waited.unwrap_or_else(|| panic!("{group} is not {phase}: {last:#?}\n{}", self.log()))
+        let status = waited.unwrap_or_else(|| panic!("{group} is not {phase}: {last:#?}\n{}", self.log()));
+        if phase == Phase::Ready
+            && let Some(child) = &self.child
+        {
+            let leaders = status.components.iter().filter_map(|c| c.pid);
+            leaders.for_each(|pid| hygiene::assert_nothing_of_the_daemons(child.id(), pid));
+        }
+        status
     }
 
     pub fn receipts(&self, group: &str) -> Vec<Receipt> {
@@ -299,6 +314,11 @@ impl Daemon {
         let mount = self.delegated.clone().or(mount);
         let found = mount.and_then(|m| fs::read_dir(m).ok()).into_iter().flatten().flatten().map(|e| e.path());
         found.filter(|p| p.ends_with(format!("socialweb-{marker}"))).collect()
+    }
+
+    /// The cgroup that the daemon's subtree is in, to which its processes may move.
+    pub fn outside(&self) -> Option<PathBuf> {
+        self.delegated.clone().or_else(cgroup2_mount)
     }
 
     /// Living processes that carry this daemon's marker.

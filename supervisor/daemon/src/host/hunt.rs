@@ -88,6 +88,12 @@ impl Passing {
         }
     }
 
+    /// Pure: somebody died at such a place after the moment. A look that began then and found nobody proves nothing: who hops
+    /// from one number to the next during the look leaves a dead one.
+    pub fn since(&self, then: Instant, suspect: impl Fn(&Place) -> bool) -> bool {
+        self.recent.iter().any(|(at, place)| *at > then && suspect(place))
+    }
+
     /// That place is proven empty: what died there hides nobody.
     pub fn forget(&mut self, place: &Place) {
         self.recent.retain(|(_, p)| p != place);
@@ -182,7 +188,8 @@ impl Hunt {
                 }
                 // Another run's, or one that dropped its marker and came to us as an orphan.
                 None if marker.is_some() => drop(others.insert(pid)),
-                None if Stat::of(pid).is_ok_and(|s| s.ppid == own && !s.is_dead()) => drop(others.insert(pid)),
+                // A dying one has no memory and so no marker any more, and says nothing.
+                None if Stat::of(pid).is_ok_and(|s| s.ppid == own && s.rss_bytes > 0) => drop(others.insert(pid)),
                 None => {}
             }
             None
@@ -312,6 +319,7 @@ mod tests {
         assert_eq!(passing.recent.len(), KEEP);
         passing.note(now + WINDOW * 2, Place::Outside);
         assert_eq!(passing.recent.len(), 1);
+        assert!(passing.since(now, |_| true) && !passing.since(now + WINDOW * 2, |_| true));
         passing.forget(&Place::Outside);
         assert!(passing.recent.is_empty());
     }

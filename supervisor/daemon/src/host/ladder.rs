@@ -2,6 +2,7 @@
 //! cgroup is unpopulated and no child of ours carries its marker; in the fallback when two scans in a row find nothing; and
 //! in both cases only when the latest deaths raise no doubt (see [`super::hunt`]).
 
+use super::drive::LOOK_GAP;
 use super::hunt::{Doubt, Place, Vacancy};
 use super::live::Key;
 use super::{Containment, Host};
@@ -181,16 +182,17 @@ impl Host {
         self.looked = Some(tokio::time::Instant::now());
         // A dead child is in no cgroup and in no scan, and is not gone before it was waited for (law L3).
         self.collect_ended();
+        let began = Instant::now();
         let vacant = self.vacant_runs();
         let (mut certain, mut doubtful) = (Vec::new(), Vec::new());
         for key in vacant {
             match self.doubt(&key) {
                 Doubt::None => certain.push(key),
-                Doubt::Wait => {}
+                Doubt::Wait => self.look_soon(),
                 Doubt::Hunt(places) => doubtful.push((key, places)),
             }
         }
-        doubtful.extend(self.settle_vacant(certain));
+        doubtful.extend(self.settle_vacant(certain, began));
         self.hunt(doubtful);
     }
 
@@ -227,16 +229,33 @@ impl Host {
 
     fn doubt(&self, key: &Key) -> Doubt {
         let vacancy = self.births.get(key).and_then(|l| l.emptying.as_ref()?.vacancy.as_ref());
+        vacancy.map_or(Doubt::None, |v| self.passing.doubt(Instant::now(), v, self.suspect(key)))
+    }
+
+    /// Where something of the run that left it could have died. In its own cgroup nobody lives, the kernel says; a session
+    /// proves nothing, and another run's session is not its own.
+    fn suspect(&self, key: &Key) -> impl Fn(&Place) -> bool + use<> {
         let own = Place::Run(key.clone());
         let cgroups = matches!(self.containment, Containment::Cgroups { .. });
-        // In its own cgroup nobody lives, the kernel says; a session proves nothing, and another run's session is not its own.
-        let suspect = |place: &Place| if cgroups { *place != own } else { *place == own || *place == Place::Outside };
-        vacancy.map_or(Doubt::None, |v| self.passing.doubt(Instant::now(), v, suspect))
+        move |place| if cgroups { *place != own } else { *place == own || *place == Place::Outside }
+    }
+
+    fn look_soon(&mut self) {
+        let soon = tokio::time::Instant::now() + LOOK_GAP;
+        self.look_at = Some(self.look_at.map_or(soon, |at| at.min(soon)));
+    }
+
+    /// True when something of the run may have slipped through a look that began then.
+    fn slipped(&self, key: &Key, began: Instant) -> bool {
+        let cleared = self.births.get(key).and_then(|l| Some(&l.emptying.as_ref()?.vacancy.as_ref()?.cleared));
+        let suspect = self.suspect(key);
+        let suspect = |place: &Place| suspect(place) && cleared.is_none_or(|c| !c.contains(place));
+        self.more_children || self.passing.since(began, suspect)
     }
 
     /// One look at our children for all of these. What nobody is found of is gone; what is found elsewhere is killed where
     /// that was asked for. Found there again after that, it is hunted: returns those with the places.
-    fn settle_vacant(&mut self, vacant: Vec<Key>) -> Vec<(Key, Vec<Place>)> {
+    fn settle_vacant(&mut self, vacant: Vec<Key>, began: Instant) -> Vec<(Key, Vec<Place>)> {
         let mut doubtful = Vec::new();
         if vacant.is_empty() {
             return doubtful;
@@ -251,12 +270,20 @@ impl Host {
                 return doubtful;
             }
         };
+        self.collect_ended();
         for key in vacant {
+            // An end that was just collected may have led here already.
+            if !self.emptying.contains(&key) {
+                continue;
+            }
             let marker = format!("{}/{key}", self.paths.id);
             let (own, rest): (Vec<Proc>, Vec<Proc>) = strays.into_iter().partition(|p| p.marker == marker);
             strays = rest;
             if own.is_empty() && !self.has_unwaited(&key) {
-                self.emptied(&key);
+                match self.slipped(&key, began) {
+                    true => self.look_soon(),
+                    false => self.emptied(&key),
+                }
                 continue;
             }
             let Some(emptying) = self.births.get_mut(&key).and_then(|l| l.emptying.as_mut()).filter(|e| e.kill) else {

@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 const BEHIND: u32 = 32;
 /// Most processes killed in one call: each is kept with its descriptor, for the receipt.
 const MOST: usize = 512;
+/// Fewest turns without a catch.
+const TURNS: u32 = 200;
 /// Numbers below this are not given out again once the kernel began anew (RESERVED_PIDS).
 const FIRST_AGAIN: u32 = 300;
 
@@ -26,7 +28,7 @@ const FIRST_AGAIN: u32 = 300;
 pub struct Limits {
     /// At the longest.
     pub longest: Duration,
-    /// Until so long after the last catch.
+    /// Until so long after the last catch, and some hundred turns as well: on a busy host a moment may hold none.
     pub quiet: Duration,
 }
 
@@ -39,7 +41,7 @@ pub struct Limits {
 pub fn chase(limits: Limits, mut belongs: impl FnMut(u32) -> Option<String>) -> io::Result<Vec<Proc>> {
     let newest = Newest::open()?;
     let (began, mut caught) = (Instant::now(), Vec::<Proc>::new());
-    let (mut seen, mut last_catch) = (newest.read()?, began);
+    let (mut seen, mut last_catch, mut turns) = (newest.read()?, began, 0);
     loop {
         let newest_now = newest.read()?;
         let mut struck = false;
@@ -55,10 +57,14 @@ pub fn chase(limits: Limits, mut belongs: impl FnMut(u32) -> Option<String>) -> 
         seen = newest_now;
         let now = Instant::now();
         match struck {
-            true => last_catch = now,
-            false => std::thread::yield_now(),
+            true => (last_catch, turns) = (now, 0),
+            false => {
+                turns += 1;
+                std::thread::yield_now();
+            }
         }
-        if now - last_catch >= limits.quiet || now - began >= limits.longest || caught.len() >= MOST {
+        let quiet = turns >= TURNS && now - last_catch >= limits.quiet;
+        if quiet || now - began >= limits.longest || caught.len() >= MOST {
             return Ok(caught);
         }
     }
