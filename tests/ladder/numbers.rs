@@ -77,8 +77,8 @@ fn with_a_foreign_process(stage: Stage) -> Option<(Stage, Shown)> {
         skip(&stage.name, "root: only root can make a process of another account");
         return None;
     }
-    let foreign =
-        format!("mkdir -m 777 open; (cd open; setsid setpriv --reuid {NOBODY} --clear-groups $STAY foreign &)");
+    let become_it = format!("setsid setpriv --reuid {NOBODY} --clear-groups sh {} foreign", program("sleep.sh"));
+    let foreign = format!("mkdir -m 777 open; (cd open; {become_it} &)");
     let text =
         component("nasty", &format!("{foreign} ; $STAY leader"), "stop = { grace = \"300ms\", kill_wait = \"2s\" }");
     let stage = stage.wrapped(&["setpriv", "--bounding-set", "-kill", "--inh-caps", "-kill"]);
@@ -103,7 +103,7 @@ in_worlds!(a_process_that_may_not_be_killed_is_named_and_only_its_own_group_wait
 fn a_process_that_may_not_be_killed_is_named_and_only_its_own_group_waits(stage: Stage) {
     let Some((stage, foreign)) = with_a_foreign_process(stage) else { return };
     stage.daemon.ctl_ok(&["stop", "--no-wait", "troubled"]);
-    let named = format!("pid {} (sh, uid {NOBODY})", foreign.pid);
+    let named = format!("pid {} (sleep, uid {NOBODY})", foreign.pid);
     wait_for("status names it", || {
         let component = stage.daemon.group("troubled").components.first()?.clone();
         (component.state == "Wedged" && component.detail.contains(&named)).then_some(())

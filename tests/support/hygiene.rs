@@ -32,7 +32,8 @@ pub struct Expected {
     pub fds: Vec<i32>,
     /// Where it was asked for: RLIMIT_NOFILE.
     pub nofile: Option<&'static str>,
-    pub oom_score_adj: i32,
+    /// Where it was asked for; else its rank decides, and it is at least the daemon's own.
+    pub oom_score_adj: Option<i32>,
 }
 
 impl Child {
@@ -85,7 +86,9 @@ impl Child {
         check(names == want, format!("its variables are {names:?}, not {want:?}"));
         check(self.session == self.pid && self.group == self.pid, format!("its session is {}", self.session));
         check(self.parent == expected.daemon, format!("its parent is {}", self.parent));
-        check(self.oom_score_adj == expected.oom_score_adj, format!("its OOM score is {}", self.oom_score_adj));
+        let least = || Child::of(expected.daemon).map_or(0, |daemon| daemon.oom_score_adj);
+        let oom = expected.oom_score_adj.map_or_else(|| self.oom_score_adj >= least(), |n| self.oom_score_adj == n);
+        check(oom, format!("its OOM score is {}", self.oom_score_adj));
         all.extend(self.wrong_limits(expected));
         all
     }
