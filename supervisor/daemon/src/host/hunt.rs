@@ -27,7 +27,7 @@ const SETTLE: Duration = Duration::from_millis(60);
 const KEEP: usize = 256;
 /// A cgroup is held still for at most this long before it is looked through.
 const STILL: Duration = Duration::from_millis(100);
-/// One chase. On two busy processors the longest that was measured took 80 ms to its catch.
+/// One chase. On two busy processors the slowest that was measured took 65 ms to its catch.
 const CHASE: ChaseLimits = ChaseLimits { longest: Duration::from_millis(400), quiet: Duration::from_millis(30) };
 /// So many processes of somebody else that hop explain the deaths as theirs.
 const OTHERS: usize = 3;
