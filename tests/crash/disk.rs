@@ -98,6 +98,24 @@ fn a_daemon_that_may_make_no_thread_goes_on() {
     daemon.assert_nothing_left();
 }
 
+#[test]
+fn many_new_groups_cost_a_few_flushes_of_the_leases_and_not_one_each() {
+    let text = STEADY.replace("argv", "ports = [\"web\"]\nargv");
+    let names: Vec<String> = (0..24).map(|n| format!("many{n}")).collect();
+    let clusters: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), text.as_str())).collect();
+    let mut daemon = Daemon::new(SUPERVISOR, &clusters);
+    // A flush for each of them would come to the eighth, and the daemon would die of it.
+    daemon.set_env("SOCIALWEB_FAILPOINT", Some("leases-written:8=kill"));
+    daemon.start();
+    for name in &names {
+        daemon.wait_phase(name, Phase::Ready);
+    }
+    let leases = json(&daemon.state().join("leases.json"))["leases"].clone();
+    assert_eq!(leases.as_object().map(|l| l.len()), Some(names.len()), "{leases}");
+    daemon.stop();
+    daemon.assert_nothing_left();
+}
+
 /// A file system of a megabyte.
 struct SmallDisk {
     path: PathBuf,

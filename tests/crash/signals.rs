@@ -37,6 +37,37 @@ fn what_died_while_the_daemon_was_stopped_is_seen_when_it_goes_on() {
     daemon.assert_nothing_left();
 }
 
+/// A daemon that stops itself at this point, in the middle of a start, while the process that it has just made dies.
+fn stopped_at(point: &str) {
+    let text = one("argv = [\"sleep\", \"100000\"]");
+    let mut daemon = Daemon::new(SUPERVISOR, &[("only", &text)]);
+    daemon.set_env("SOCIALWEB_FAILPOINT", Some(&format!("{point}=stop")));
+    daemon.launch();
+    let state = |pid| socialweb_sys::process::Stat::of(pid).map(|s| s.state);
+    wait_for("the daemon stops itself", || state(daemon.pid()).is_ok_and(|s| s == 'T').then_some(()));
+    let marked = wait_for("its process is there", || Some(daemon.marked()).filter(|m| !m.is_empty()));
+    marked.iter().for_each(|(pid, _)| send(*pid, 9));
+    wait_for("it is dead", || marked.iter().all(|(pid, _)| state(*pid).is_ok_and(|s| s == 'Z')).then_some(()));
+    daemon.signal(Signal::SIGCONT);
+    wait_for("another one is ready", || {
+        let group = daemon.try_status()?.group("only")?.clone();
+        let pid = group.components.first()?.pid?;
+        (group.phase == Phase::Ready && marked.iter().all(|(old, _)| *old != pid)).then_some(())
+    });
+    daemon.stop();
+    daemon.assert_nothing_left();
+}
+
+#[test]
+fn a_process_that_dies_before_it_is_noted_is_not_lost() {
+    stopped_at("spawned");
+}
+
+#[test]
+fn a_process_that_dies_before_its_exec_is_seen_is_not_lost() {
+    stopped_at("run-noted");
+}
+
 fn one(extra: &str) -> String {
     format!(
         "kind = \"exec\"\n[[component]]\nname = \"c\"\nenv = {{ PATH = \"/usr/bin:/bin\" }}\nstop = {{ grace = \"1s\" }}\n{extra}\n"

@@ -44,6 +44,7 @@ fn build(config: rustls::ClientConfig) -> reqwest::Result<reqwest::Client> {
     reqwest::Client::builder()
         .tls_backend_preconfigured(config)
         .no_proxy()
+        .dns_resolver(std::sync::Arc::new(super::names::Names))
         .redirect(reqwest::redirect::Policy::none())
         // Each attempt dials anew: a kept connection would go on answering when the listener is dead.
         .pool_max_idle_per_host(0)

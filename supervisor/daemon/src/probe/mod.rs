@@ -9,10 +9,12 @@
 //! Map:
 //! - [`Prober`] - one probe of one run; [`Prober::run_readiness`] and [`Prober::run_liveness`].
 //! - [`signal`] - what arrives from outside: READY=1, a newline on a descriptor, a log line, WATCHDOG=1.
+//! - `names`: host names, looked up beside the loop.
 //! - [`http`], [`etcd`] - the two that speak a protocol; [`tls`]: their trust, from files only.
 
 pub mod etcd;
 pub mod http;
+mod names;
 pub mod signal;
 pub mod tls;
 
@@ -186,7 +188,11 @@ fn program(launch: &Launch) -> &str {
 }
 
 async fn connect_tcp(address: &str) -> Result<(), String> {
-    TcpStream::connect(address).await.map(drop).map_err(|e| format!("tcp {address}: {e}"))
+    let failed = |e: std::io::Error| format!("tcp {address}: {e}");
+    let (host, port) = address.rsplit_once(':').unwrap_or((address, ""));
+    let port = port.parse().map_err(|_| format!("tcp {address}: it has no port"))?;
+    let found = names::resolve(host, port).await.map_err(failed)?;
+    TcpStream::connect(&found[..]).await.map(drop).map_err(failed)
 }
 
 async fn connect_unix(path: &Path) -> Result<UnixStream, String> {
