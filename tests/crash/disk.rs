@@ -178,7 +178,7 @@ fn on_a_disk_that_is_really_full_nothing_goes_down_nothing_is_lost_and_a_new_dae
 
     // The daemon is killed on the full disk, and the next one comes up on it.
     daemon.kill_9();
-    let mark = scene.lines().len();
+    let mark = Scene::mark();
     daemon.start();
     assert_eq!(daemon.wait_phase(GROUP, Phase::Ready).ports, ports);
     scene.wait_starts(&daemon, mark, 1);

@@ -56,7 +56,7 @@ fn what_runs_under_the_old_name_of_a_moved_state_folder_is_ended_with_a_receipt(
     let left = daemon.marked();
     let cgroups = daemon.cgroups();
     daemon.kill_9();
-    let mark = scene.lines().len();
+    let mark = Scene::mark();
     let moved = daemon.dir.join("moved");
     fs::rename(daemon.state(), &moved).unwrap();
     let mut daemon = daemon.with_state(&moved);

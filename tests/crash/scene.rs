@@ -5,12 +5,13 @@ use crate::support::{Daemon, wait_for};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 pub const GROUP: &str = "crash";
 pub const NAMES: [&str; 3] = ["a", "b", "once"];
 
 /// Written by each program first. Descriptor 9 is inherited by all that it forks.
-const BEGIN: &str = r#"exec 9>>"$OUT/lock-$NAME"; flock -n 9 || echo "$NAME twice" >> "$OUT/witness"; echo "$NAME started" >> "$OUT/witness""#;
+const BEGIN: &str = r#"exec 9>>"$OUT/lock-$NAME"; flock -n 9 || echo "$NAME twice" >> "$OUT/witness"; echo "$SOCIALWEB_BIRTH started" >> "$OUT/witness""#;
 
 /// What a's grandchild does with the stop signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,27 +60,33 @@ impl Scene {
         )
     }
 
-    /// The lines of the witnesses so far.
-    pub fn lines(&self) -> Vec<String> {
-        let text = fs::read_to_string(self.out.join("witness")).unwrap_or_default();
-        text.lines().map(str::to_string).collect()
+    /// A moment: what a daemon starts that is launched after it has births from there on. One that an earlier daemon
+    /// spawned may write its line only later; its birth tells it apart.
+    pub fn mark() -> u64 {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        u64::try_from(since.as_millis()).unwrap()
     }
 
-    /// How often each component started after the first `mark` lines. Err: one started beside an earlier run of itself.
-    pub fn starts_since(&self, mark: usize) -> Result<BTreeMap<String, usize>, String> {
+    /// How often each component was started by daemons that were launched after `mark`. Err: one started beside an earlier
+    /// run of itself.
+    pub fn starts_since(&self, mark: u64) -> Result<BTreeMap<String, usize>, String> {
+        let text = fs::read_to_string(self.out.join("witness")).unwrap_or_default();
         let mut starts = BTreeMap::new();
-        let lines = self.lines();
-        for line in lines.get(mark..).unwrap_or_default() {
-            match line.split_once(' ') {
-                Some((name, "started")) => *starts.entry(name.to_string()).or_default() += 1,
-                _ => return Err(format!("a process of an earlier run was there at a start: {lines:?}")),
+        for line in text.lines() {
+            let Some(marker) = line.strip_suffix(" started") else {
+                return Err(format!("a process of an earlier run was there at a start: {text}"));
+            };
+            let mut parts = marker.rsplit('/');
+            let birth: u64 = parts.next().and_then(|b| b.parse().ok()).ok_or_else(|| format!("no birth: {line}"))?;
+            if birth >= mark {
+                *starts.entry(parts.next().unwrap_or_default().to_string()).or_default() += 1;
             }
         }
         Ok(starts)
     }
 
     /// Every component has started `n` times since then, and no time more.
-    pub fn wait_starts(&self, daemon: &Daemon, mark: usize, n: usize) {
+    pub fn wait_starts(&self, daemon: &Daemon, mark: u64, n: usize) {
         let all = NAMES.iter().map(|name| (name.to_string(), n)).collect();
         wait_for("each component has written its start", || {
             let starts = self.starts_since(mark).unwrap_or_else(|why| panic!("{why}\n{}", daemon.log()));

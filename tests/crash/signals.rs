@@ -145,7 +145,7 @@ fn a_kill_in_the_middle_of_the_orderly_end_is_made_good_by_the_next_daemon() {
     let mut daemon = Daemon::started(SUPERVISOR, &[(GROUP, &text), ("steady", STEADY)]);
     daemon.wait_phase(GROUP, Phase::Ready);
     scene.wait_starts(&daemon, 0, 1);
-    let mark = scene.lines().len();
+    let mark = Scene::mark();
     daemon.signal(Signal::SIGTERM);
     daemon.wait_phase(GROUP, Phase::Stopping);
     daemon.kill_9();

@@ -299,6 +299,8 @@ impl Daemon {
         let folder = self.state().join("groups").join(group).join("receipts");
         let mut files: Vec<_> =
             fs::read_dir(folder).map(|d| d.flatten().map(|e| e.path()).collect()).unwrap_or_default();
+        // One that is being written has another name until it is whole.
+        files.retain(|f| f.extension().is_some_and(|e| e == "json"));
         // <generation>-<n>.json, and n counts on for ever.
         files.sort_by_key(|f| {
             let stem = f.file_stem().unwrap_or_default().to_string_lossy().into_owned();
