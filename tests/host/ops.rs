@@ -1,13 +1,13 @@
 //! What an operator has when something is wrong: doctor, drill, bundle, and a ctl that does not hang with its daemon.
 
-use crate::support::{Daemon, PROGRAM, send, wait_for};
+use crate::support::{Daemon, PROGRAM, long, send, skip, wait_for};
 use crate::{STEADY, SUPERVISOR, script};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use socialweb_wire::{Check, Health, Phase, Report};
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::time::Instant;
 
 /// ctl without a socket by which it would find another daemon.
@@ -165,13 +165,17 @@ fn a_drill_whose_daemon_was_killed_is_deleted_by_the_next_one() {
     let mut daemon = Daemon::started(SUPERVISOR, &[("steady", STEADY)]);
     daemon.wait_phase("steady", Phase::Ready);
     let socket = daemon.runtime.join("admin.sock");
-    let mut client = Command::new(PROGRAM).arg("ctl").arg("-socket").arg(&socket).arg("drill").spawn().unwrap();
+    let mut client = Command::new(PROGRAM);
+    let client = client.arg("ctl").arg("-socket").arg(&socket).arg("drill").stdout(Stdio::piped()).spawn().unwrap();
     wait_for("the drill has processes", || {
         let group = daemon.try_status()?.group("socialweb-drill")?.clone();
         group.components.iter().any(|c| c.pid.is_some()).then_some(())
     });
     daemon.kill_9();
-    assert_ne!(client.wait().unwrap().code(), Some(0), "a drill whose daemon dies is no success");
+    let out = client.wait_with_output().unwrap();
+    let told = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert_eq!(out.status.code(), Some(1), "a drill whose daemon dies is no success: {told}");
+    assert!(told.contains("left after the stop: pid "), "what is left is named: {told}");
     daemon.start();
     let found = drill(&daemon);
     assert_passed(&found, &["frozen-cgroup", "containment"], &daemon);
@@ -197,6 +201,70 @@ fn a_drill_that_is_cut_off_by_its_client_is_deleted_by_the_next_one_and_a_reload
     assert_passed(&found, &["frozen-cgroup", "containment"], &daemon);
     daemon.stop();
     daemon.assert_nothing_left();
+}
+
+#[test]
+fn a_drill_as_an_account_without_root_passes_in_what_was_delegated() {
+    let name = "a_drill_as_an_account_without_root_passes_in_what_was_delegated";
+    let Some(mut daemon) = Daemon::new(SUPERVISOR, &[]).run_as_nobody() else {
+        return skip(name, "root: no cgroup can be handed to another account");
+    };
+    daemon.start();
+    let found = drill(&daemon);
+    assert_passed(&found, &[], &daemon);
+    daemon.stop();
+    daemon.assert_nothing_left();
+}
+
+#[test]
+fn a_drill_without_room_on_the_disk_is_refused_and_leaves_nothing() {
+    let mut daemon = Daemon::new(SUPERVISOR, &[]).with_env("SOCIALWEB_FAILPOINT", "disk-record:1=enospc");
+    daemon.start();
+    let refused = daemon.ctl(&["drill"]);
+    let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    assert!(text.contains("nothing was started"), "{text}");
+    assert!(daemon.status().group("socialweb-drill").is_none());
+    assert!(!daemon.state().join("groups/socialweb-drill").exists());
+    let found = drill(&daemon);
+    assert_passed(&found, &["frozen-cgroup", "containment"], &daemon);
+    daemon.stop();
+    daemon.assert_nothing_left();
+}
+
+#[test]
+fn a_drill_under_a_broken_supervisor_fails_and_says_what_is_wrong() {
+    for (fault, name, words) in
+        [("l14-receipt-lost", "stop", "no receipt"), ("l3-group-not-removed", "nothing left", "socialweb-drill")]
+    {
+        if fault.starts_with("l3") && crate::support::cgroup2_mount().is_none() {
+            continue;
+        }
+        let mut daemon = Daemon::new(SUPERVISOR, &[]).with_env("SOCIALWEB_MUTANT", fault);
+        daemon.start();
+        let out = daemon.ctl(&["drill", "-o", "json"]);
+        let found = report(&out);
+        assert_eq!(out.status.code(), Some(1), "{fault}: {found:#?}");
+        let check = check(&found, name);
+        assert!(check.health == Health::Fail && check.text.contains(words), "{fault}: {found:#?}");
+    }
+}
+
+#[test]
+fn a_drill_under_a_supervisor_that_kills_nobody_names_every_case_that_is_left() {
+    if !long("a_drill_under_a_supervisor_that_kills_nobody_names_every_case_that_is_left") {
+        return;
+    }
+    let mut daemon = Daemon::new(SUPERVISOR, &[]).with_env("SOCIALWEB_MUTANT", "l6-no-kill");
+    daemon.start();
+    let out = daemon.ctl(&["drill", "-o", "json", "--timeout", "60s"]);
+    // What it does not kill it waits for.
+    daemon.kill_9();
+    let found = report(&out);
+    assert_eq!(out.status.code(), Some(1), "{found:#?}");
+    for case in ["double-fork", "own-session", "ignores-term", "fork-bomb"] {
+        assert!(check(&found, case).text.contains("left after the stop: pid "), "{case}: {found:#?}");
+    }
 }
 
 #[test]
