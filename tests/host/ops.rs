@@ -94,9 +94,16 @@ fn doctor_finds_faults_of_a_configuration_without_a_daemon() {
 
 #[test]
 fn a_stopped_daemon_is_told_with_pid_and_state_and_doctor_and_bundle_go_on() {
-    let mut daemon = Daemon::started(SUPERVISOR, &[("steady", STEADY)]);
+    let never = "readiness = { kind = \"tcp\", address = \"127.0.0.1:1\", deadline = \"20m\" }";
+    let slow = script("slow", "exec sleep 100000", never);
+    let mut daemon = Daemon::started(SUPERVISOR, &[("slow", &slow), ("steady", STEADY)]);
     daemon.wait_phase("steady", Phase::Ready);
     let pid = daemon.pid();
+    let mut waits = Command::new(PROGRAM);
+    waits.arg("ctl").arg("-socket").arg(daemon.runtime.join("admin.sock")).args(["start", "slow"]);
+    let mut waits = waits.stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = std::io::BufReader::new(waits.stderr.take().unwrap());
+    std::io::BufRead::read_line(&mut said, &mut String::new()).unwrap();
     daemon.signal(Signal::SIGSTOP);
     let began = Instant::now();
     let out = daemon.ctl(&["status"]);
@@ -104,6 +111,7 @@ fn a_stopped_daemon_is_told_with_pid_and_state_and_doctor_and_bundle_go_on() {
     assert_eq!(out.status.code(), Some(3), "{out:?}");
     assert!(text.contains(&format!("pid {pid}, stopped (T)")), "{text}");
     assert!(began.elapsed().as_secs() < 60, "it is told before the answer's own limit of 90 s: {:?}", began.elapsed());
+    assert_eq!(waits.wait().unwrap().code(), Some(3), "who waits is told too");
     let found = doctor(&daemon);
     assert!(check(&found, "daemon").text.contains("it is stopped"), "{found:#?}");
     assert!(check(&found, "daemon").fix.contains(&format!("kill -CONT {pid}")), "{found:#?}");

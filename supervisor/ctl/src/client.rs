@@ -225,19 +225,23 @@ impl Client {
         loop {
             tokio::select! {
                 answer = &mut answer => return answer,
-                () = tokio::time::sleep(LOOK) => {
-                    looks += 1;
-                    stopped = if self.peer.is_some_and(Peer::is_stopped) { stopped + 1 } else { 0 };
-                }
+                () = tokio::time::sleep(LOOK) => looks += 1,
             }
-            if stopped >= STOPPED {
-                return Err(self.silent());
-            }
+            self.look_at_peer(&mut stopped)?;
             if LOOK * looks == TELL {
                 let peer = self.peer.map(|peer| format!(" ({peer})")).unwrap_or_default();
                 crate::commands::note(&format!("the daemon{peer} has not answered for {} s", TELL.as_secs()));
             }
         }
+    }
+
+    /// To be called now and then by who waits; `stopped` counts how often in a row the daemon's process was seen stopped.
+    ///
+    /// # Errors
+    /// [`ClientError::Silent`] once it is taken for stopped.
+    pub fn look_at_peer(&self, stopped: &mut u32) -> Result<(), ClientError> {
+        *stopped = if self.peer.is_some_and(Peer::is_stopped) { *stopped + 1 } else { 0 };
+        if *stopped >= STOPPED { Err(self.silent()) } else { Ok(()) }
     }
 
     async fn ask(&self, method: Method, url: Url, limit: Option<Duration>) -> Result<Response, ClientError> {

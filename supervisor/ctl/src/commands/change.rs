@@ -139,7 +139,7 @@ impl Session {
     ) -> Result<Option<GroupStatus>, CtlError> {
         let query = GroupQuery { group: Some(goal.group().to_string()) };
         let route = Route { parts: &["watch"], query: Some(&query) };
-        let mut now = String::from("gave no status");
+        let (mut now, mut stopped) = (String::from("gave no status"), 0);
         let mut lines = match self.client.stream::<HostStatus, _>(route).await {
             Ok(lines) => Some(lines),
             Err(error) if is_not_found(&error) => None,
@@ -149,7 +149,11 @@ impl Session {
             let group = match &mut lines {
                 Some(lines) => tokio::select! {
                     line = lines.next() => group_of(line, goal.group())?,
-                    () = tokio::time::sleep(TICK) => { progress.tick(); continue }
+                    () = tokio::time::sleep(TICK) => {
+                        progress.tick();
+                        self.client.look_at_peer(&mut stopped)?;
+                        continue;
+                    }
                     () = tokio::time::sleep_until(deadline) => {
                         return Err(CtlError::TimedOut { what: goal.text(), now, after: timeout });
                     }

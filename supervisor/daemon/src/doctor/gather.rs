@@ -18,12 +18,15 @@ const TENANT_COMPONENTS: u64 = 5;
 
 /// Looks at everything.
 pub fn gather(place: &Place) -> Facts {
-    let living = left::living();
+    // Looked for before and after the rest: a daemon that comes or goes meanwhile has left nothing.
+    let before = left::living();
+    let cgroups = cgroups::gather(place);
+    let found = left::gather(place, &cgroups);
+    let living: Vec<left::Living> = before.into_iter().chain(left::living()).collect();
     let holder = place.state_dir.as_deref().and_then(|state| left::holder(&living, state));
     let systemd = systemd();
     let name = User::from_uid(Uid::from_raw(place.uid)).ok().flatten().map(|user| user.name);
     let name = name.unwrap_or_else(|| format!("uid {}", place.uid));
-    let cgroups = cgroups::gather(place);
     Facts {
         seen: place.seen,
         socket: place.socket.clone(),
@@ -33,7 +36,7 @@ pub fn gather(place: &Place) -> Facts {
         need: need(place.config.as_ref()),
         linger: systemd.as_ref().and_then(|_| linger(place.uid, &name, &cgroups.own)),
         systemd,
-        left: left::gather(place, &living, &cgroups),
+        left: found.of_the_dead(&living),
         cgroups,
         kernel: fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_string(),
         pidfds: PidFd::open(std::process::id()).is_ok_and(|fd| fd.is_some()),

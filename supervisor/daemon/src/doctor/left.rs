@@ -42,16 +42,24 @@ pub fn holder(living: &[Living], state: &Path) -> Option<u32> {
     living.iter().find(|daemon| state_id(&daemon.state) == id).map(|daemon| daemon.pid)
 }
 
-/// Looks for what belongs to nobody who lives.
-pub fn gather(place: &Place, living: &[Living], cgroups: &CgroupFacts) -> Left {
-    let ids: Vec<String> = living.iter().map(|daemon| state_id(&daemon.state)).collect();
+/// Everything that carries a marker, and every subtree that has a daemon's name.
+pub fn gather(place: &Place, cgroups: &CgroupFacts) -> Left {
     let marked = process::find_marked(crate::host::spawn::MARKER, "").unwrap_or_default();
-    let processes = marked.into_iter().filter(|p| !belongs(&p.marker, &ids));
-    let processes = processes.map(|p| (p.pid, p.stat.comm, p.marker)).collect();
+    let processes = marked.into_iter().map(|p| (p.pid, p.stat.comm, p.marker)).collect();
     let root = cgroups.root.as_ref().map(|root| root.path.as_path());
     let folders = root.and_then(|root| fs::read_dir(root).ok()).into_iter().flatten().flatten().map(|e| e.path());
-    let cgroups = folders.filter(|path| is_dead_subtree(path, &ids) && owned_by(path, place.uid)).collect();
+    let cgroups = folders.filter(|path| id_of(path).is_some() && owned_by(path, place.uid)).collect();
     Left { processes, cgroups, own_id: place.state_dir.as_deref().map(state_id).unwrap_or_default() }
+}
+
+impl Left {
+    /// What of it belongs to none of these daemons and is still there.
+    pub fn of_the_dead(mut self, living: &[Living]) -> Left {
+        let ids: Vec<String> = living.iter().map(|daemon| state_id(&daemon.state)).collect();
+        self.processes.retain(|(pid, _, marker)| !belongs(marker, &ids) && process::start_time(*pid).is_ok());
+        self.cgroups.retain(|path| id_of(path).is_some_and(|id| !ids.contains(&id)) && path.is_dir());
+        self
+    }
 }
 
 /// A marker begins with the id of a state folder.
@@ -59,11 +67,10 @@ fn belongs(marker: &str, ids: &[String]) -> bool {
     marker.split('/').next().is_some_and(|id| ids.iter().any(|known| known == id))
 }
 
-/// `socialweb-<id>` of nobody who lives.
-fn is_dead_subtree(path: &Path, ids: &[String]) -> bool {
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let id = name.strip_prefix("socialweb-").filter(|id| id.len() == 12 && id.bytes().all(|b| b.is_ascii_hexdigit()));
-    id.is_some_and(|id| !ids.iter().any(|known| known == id))
+/// The id in `socialweb-<id>`.
+fn id_of(path: &Path) -> Option<String> {
+    let id = path.file_name()?.to_str()?.strip_prefix("socialweb-")?;
+    (id.len() == 12 && id.bytes().all(|b| b.is_ascii_hexdigit())).then(|| id.to_string())
 }
 
 /// Whose it is, or would be swept by.
@@ -80,10 +87,27 @@ mod tests {
         let ids = vec!["0123456789ab".to_string()];
         assert!(belongs("0123456789ab/demo/kine/1", &ids));
         assert!(!belongs("ffffffffffff/demo/kine/1", &ids) && !belongs("", &ids));
-        assert!(is_dead_subtree(Path::new("/cg/socialweb-ffffffffffff"), &ids));
-        for other in ["socialweb-0123456789ab", "socialweb-x", "socialweb.slice", "ffffffffffff"] {
-            assert!(!is_dead_subtree(&Path::new("/cg").join(other), &ids), "{other}");
+        assert_eq!(id_of(Path::new("/cg/socialweb-ffffffffffff")).as_deref(), Some("ffffffffffff"));
+        for other in ["socialweb-x", "socialweb.slice", "ffffffffffff", "socialweb-zzzzzzzzzzzz"] {
+            assert_eq!(id_of(&Path::new("/cg").join(other)), None, "{other}");
         }
+    }
+
+    #[test]
+    fn only_what_belongs_to_the_dead_and_is_still_there_counts() {
+        let dir = tempfile::tempdir().unwrap();
+        let (ours, dead) = (state_id(dir.path()), "ffffffffffff");
+        let folder = |id: &str| dir.path().join(format!("socialweb-{id}"));
+        [&ours, dead].into_iter().for_each(|id| fs::create_dir(folder(id)).unwrap());
+        let own = std::process::id();
+        let process = |pid: u32, id: &str| (pid, "x".to_string(), format!("{id}/demo/kine/1"));
+        let all = Left {
+            processes: vec![process(own, &ours), process(own, dead), process(u32::MAX / 2, dead)],
+            cgroups: vec![folder(&ours), folder(dead), folder("eeeeeeeeeeee")],
+            own_id: ours,
+        };
+        let left = all.of_the_dead(&[Living { pid: 7, state: dir.path().to_owned() }]);
+        assert_eq!((left.processes, left.cgroups), (vec![process(own, dead)], vec![folder(dead)]));
     }
 
     #[test]
