@@ -108,6 +108,8 @@ fn a_second_term_changes_nothing() {
     let mut daemon = Daemon::started(SUPERVISOR, &[("g", &group(&[redis, app]))]);
     daemon.wait_phase("g", Phase::Ready);
     daemon.signal(Signal::SIGTERM);
+    // Two at the same moment would be one; this one is sure to find the stop under way.
+    daemon.wait_phase("g", Phase::Stopping);
     daemon.signal(Signal::SIGTERM);
     daemon.wait_end();
     assert_eq!(crate::wrote(&daemon, "g", "redis/end").as_deref(), Some("orderly\n"));
