@@ -1,6 +1,7 @@
 //! One record of how a run's main process ended: its status, who sent what ended it, and what the kernel left to see.
 
 use crate::event::ExitStatus;
+use crate::mutant;
 use crate::receipt::Rung;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -66,12 +67,19 @@ impl End {
 
 fn cause(status: ExitStatus, traces: Traces, sent: Option<Sent>) -> Cause {
     let killed_by_us = sent.is_some_and(|s| s.rung >= Rung::Kill || s.signal == SIGKILL);
-    if status == ExitStatus::Signal(SIGKILL) && traces.oom_kills > 0 && !killed_by_us {
+    if status == ExitStatus::Signal(SIGKILL)
+        && traces.oom_kills > 0
+        && !killed_by_us
+        && !mutant!("l14-no-end-is-out-of-memory")
+    {
         return Cause::OutOfMemory;
     }
     let Some(sent) = sent else {
         return if matches!(status, ExitStatus::Code(_)) { Cause::Itself } else { Cause::Unknown };
     };
+    if mutant!("l14-a-stop-takes-no-blame") {
+        return Cause::Unknown;
+    }
     let ours = |rung| if sent.hung { Cause::Liveness(rung) } else { Cause::Stop(rung) };
     match status {
         ExitStatus::Signal(SIGKILL) if sent.rung >= Rung::Kill => ours(Rung::Kill),

@@ -1,6 +1,7 @@
 //! When two states are the same.
 
 use super::node::{Node, is_in_order};
+use crate::sim::kernel::{Life, Proc};
 use crate::sim::run::{Fate, Msg, Run};
 use socialweb_core::{ComponentName, Event};
 use std::fmt::Write;
@@ -53,22 +54,11 @@ impl Node {
         text.push(';');
         flags.iter().for_each(|on| text.push(if *on { '1' } else { '0' }));
         let _ = write!(text, "{}", run.probe as u8);
-        let mut procs: Vec<_> = self
-            .kernel
-            .procs
-            .iter()
-            .filter(|p| p.of == self.held.model.id(run.birth))
-            .map(|p| (p.leader, p.alive()))
-            .collect();
+        let counts = self.status_counts(run);
+        let id = self.held.model.id(run.birth);
+        let mut procs: Vec<char> = self.kernel.procs.iter().filter(|p| p.of == id).map(|p| letter(p, counts)).collect();
         procs.sort();
-        procs.iter().for_each(|(leader, alive)| {
-            text.push(match (leader, alive) {
-                (true, true) => 'L',
-                (true, false) => 'l',
-                (false, true) => 'S',
-                (false, false) => 's',
-            })
-        });
+        text.extend(procs);
     }
 
     fn key_of_pool(&self, text: &mut String) {
@@ -81,9 +71,20 @@ impl Node {
             }
         }
         free.sort();
+        free.dedup();
         free.iter().for_each(|label| {
             let _ = write!(text, "~{label}");
         });
+    }
+}
+
+fn letter(p: &Proc, status_counts: bool) -> char {
+    match (p.leader, p.life) {
+        (true, Life::Zombie(status)) if status_counts && status.success() => 'k',
+        (true, Life::Zombie(_)) => 'l',
+        (true, _) => 'L',
+        (false, Life::Zombie(_)) => 's',
+        (false, _) => 'S',
     }
 }
 
@@ -101,6 +102,10 @@ pub fn label(msg: &Msg, node: &Node) -> String {
         },
         Msg::Wait { pid, start } => format!("wait {}", process(*pid, *start)),
         Msg::Kernel(_, Fate::Slain { pid, start }) => format!("slain {}", process(*pid, *start)),
+        Msg::Kernel(birth, Fate::Dies(status)) => {
+            let counts = node.held.model.runs.get(birth).is_some_and(|run| node.status_counts(run));
+            format!("{}Dies{}", of(*birth), if counts && status.success() { "Well" } else { "" })
+        }
         Msg::Kernel(birth, fate) => format!("{}{fate:?}", of(*birth)),
         other => format!("{other:?}"),
     }

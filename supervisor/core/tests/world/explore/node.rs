@@ -6,7 +6,7 @@ use crate::sim::kernel::Kernel;
 use crate::sim::laws::Violation;
 use crate::sim::run::{Fate, Msg, Run};
 use crate::sim::shell::Later;
-use socialweb_core::{Action, Event, ExitStatus, GroupName, GroupSpec, Permit, Phase, Time, Why};
+use socialweb_core::{Action, Event, ExitStatus, GroupName, GroupSpec, Kind, Permit, Phase, Restart, Role, Time, Why};
 
 #[derive(Debug, Clone)]
 pub struct Node {
@@ -96,7 +96,7 @@ impl Node {
                 continue;
             }
             all.push(Choice::Arrives(n, false));
-            if has_other_outcome(msg) {
+            if self.has_other_outcome(msg) {
                 all.push(Choice::Arrives(n, true));
             }
         }
@@ -107,6 +107,22 @@ impl Node {
         all.extend(BUTTONS.into_iter().filter(|button| self.does_something(*button)).map(Choice::Press));
         all.extend([Choice::KillDaemon(false), Choice::KillDaemon(true)]);
         all
+    }
+
+    fn has_other_outcome(&self, msg: &Msg) -> bool {
+        match msg {
+            Msg::Lease | Msg::RemoveGroup | Msg::Event(Event::CgroupMade) | Msg::Kernel(_, Fate::Exec) => true,
+            Msg::Kernel(birth, Fate::Dies(ExitStatus::Code(_))) => {
+                self.held.model.runs.get(birth).is_some_and(|run| self.status_counts(run))
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether it makes a difference with which status this run ends.
+    pub fn status_counts(&self, run: &Run) -> bool {
+        let spec = self.held.machine.component_spec(&run.component);
+        run.role != Role::Main || spec.is_some_and(|s| s.kind == Kind::OneShot || s.restart == Restart::Never)
     }
 
     /// Not: what is declared is declared again, what is not is removed.
@@ -228,16 +244,6 @@ pub fn is_in_order(msg: &Msg) -> bool {
         Msg::Event(event) => event.birth().is_none(),
         Msg::Wait { .. } | Msg::Kernel(..) => false,
     }
-}
-
-fn has_other_outcome(msg: &Msg) -> bool {
-    matches!(
-        msg,
-        Msg::Lease
-            | Msg::RemoveGroup
-            | Msg::Event(Event::CgroupMade)
-            | Msg::Kernel(_, Fate::Exec | Fate::Dies(ExitStatus::Code(_)))
-    )
 }
 
 fn other_outcome(msg: Msg, held: &mut Held) -> Msg {

@@ -112,6 +112,8 @@ pub enum Button {
     Port(bool),
     /// kill -9 of a main program by somebody else.
     Crash(String),
+    /// The kernel ends a main program, out of memory.
+    Oom(String),
     /// Somebody freezes the run's cgroup.
     Freeze(String),
     /// SIGSTOP of a main program.
@@ -246,6 +248,7 @@ impl Button {
             }
             Button::Port(taken) => world.held[n].model.port_taken = *taken,
             Button::Crash(of) => world.crash(n, of),
+            Button::Oom(of) => world.out_of_memory(n, of),
             Button::Freeze(of) => world.freeze(n, of),
             Button::Sigstop(of) => world.sigstop(n, of),
             Button::Late(of, birth) => {

@@ -13,7 +13,7 @@ const SHAPES: [&str; 8] =
 pub fn case(seed: u64) -> Case {
     let mut rng = Rng(seed);
     let groups: Vec<_> = (0..[1, 1, 1, 1, 1, 1, 1, 2, 2, 3][rng.below(10) as usize]).map(|_| group(&mut rng)).collect();
-    let presses = rng.below(7);
+    let presses = rng.below(10);
     let gap = [4, 12, 30][rng.below(3) as usize];
     Case {
         seed: rng.next(),
@@ -95,7 +95,8 @@ fn press(rng: &mut Rng, groups: &[GroupCase], gap: u64) -> Press {
         11 => Button::Removed,
         12 => Button::Reload,
         13 => Button::Port(rng.percent(60)),
-        14 | 15 => Button::Crash(some),
+        14 => Button::Crash(some),
+        15 => Button::Oom(some),
         16 => Button::Freeze(some),
         17 => Button::Sigstop(some),
         18 => Button::Late(some, rng.below(4)),

@@ -2,7 +2,7 @@
 
 use super::behave::Stray;
 use super::kernel::{Life, Proc, RunId};
-use super::run::{Fate, Msg, reaped};
+use super::run::{Ender, Fate, Msg, reaped};
 use super::shell::{Later, Shell};
 use socialweb_core::event::ReapedBy;
 use socialweb_core::{Birth, Event, ExitStatus, ProbeUse};
@@ -17,7 +17,7 @@ impl Shell {
         let current = self.runs.contains_key(&birth);
         let Some(run) = self.runs.get_mut(&birth).or_else(|| self.old.get_mut(&birth)) else { return };
         let leader = later.kernel.leader(id).map(|p| (p.pid, p.life));
-        let killed = matches!(fate, Fate::Dies(ExitStatus::Signal(_)));
+        let killed = matches!(fate, Fate::Dies(ExitStatus::Signal(_)) | Fate::OutOfMemory);
         if later.kernel.frozen(id) && !killed && fate != Fate::ProbeFails {
             return run.held.push(fate);
         }
@@ -37,10 +37,17 @@ impl Shell {
                     later.at(ms, Msg::Kernel(birth, Fate::Dies(ExitStatus::Code(code))));
                 }
             }
-            Fate::ExecFails if run.exec.is_none() => self.ends(leader.map(|l| l.0), ExitStatus::Code(127), later),
+            Fate::ExecFails if run.exec.is_none() => {
+                self.ends(leader.map(|l| l.0), ExitStatus::Code(127), Ender::Itself, later)
+            }
             Fate::Dies(_) if killed || serving => {
                 let Fate::Dies(status) = fate else { return };
-                self.ends(leader.map(|l| l.0), status, later);
+                let by = if killed { Ender::Other } else { Ender::Itself };
+                self.ends(leader.map(|l| l.0), status, by, later);
+            }
+            Fate::OutOfMemory if leader.is_some_and(|(_, life)| !matches!(life, Life::Zombie(_))) => {
+                run.oom_kills += 1;
+                self.ends(leader.map(|l| l.0), ExitStatus::Signal(9), Ender::OutOfMemory, later);
             }
             Fate::Holds if serving && run.probe == ProbeUse::Readiness => later.tell(Event::Ready { component, birth }),
             Fate::ProbeFails if leader.is_some() && run.probe != ProbeUse::Off => {
@@ -76,14 +83,17 @@ impl Shell {
         if let Some(run) = self.runs.get_mut(&p.of.birth).filter(|_| !p.leader) {
             run.reaped.push(reaped(&p, Some(run), by));
         }
-        self.ends(Some(pid), ExitStatus::Signal(9), later);
+        self.ends(Some(pid), ExitStatus::Signal(9), Ender::Kill, later);
     }
 
-    fn ends(&mut self, pid: Option<u32>, status: ExitStatus, later: &mut Later<'_>) {
+    fn ends(&mut self, pid: Option<u32>, status: ExitStatus, by: Ender, later: &mut Later<'_>) {
         let Some(p) = pid.and_then(|pid| later.kernel.procs.iter().find(|p| p.pid == pid && p.alive()).cloned()) else {
             return;
         };
         later.kernel.end(p.pid, status);
+        if let Some(run) = self.runs.get_mut(&p.of.birth).filter(|_| p.leader) {
+            run.ended_by = Some(by);
+        }
         if p.ours {
             later.at(0, Msg::Wait { pid: p.pid, start: p.start });
         } else {

@@ -2,10 +2,13 @@
 
 use super::kernel::Kernel;
 use super::laws::{
-    L1, L2, L2_ORDER, L2_RANK, L3, L3_REMOVE, L4, L5, L6_CANCEL, L8, L9, L11, L11_WAIT, L12, L14, L14_RECEIPT, Memory,
-    Violation, broken,
+    L1, L2, L2_ORDER, L2_RANK, L3, L3_REMOVE, L4, L5, L6_CANCEL, L8, L9, L11, L11_WAIT, L12, L14, L14_CAUSE,
+    L14_RECEIPT, Memory, Violation, broken,
 };
+use super::run::Ender;
 use super::shell::Shell;
+use socialweb_core::end::Cause;
+use socialweb_core::receipt::Stopped;
 use socialweb_core::{Action, Birth, ComponentName, Group, GroupView, Phase, Probe, Receipt, Role, Time, Why};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -229,6 +232,9 @@ fn judge_receipt(model: &Shell, memory: &mut Memory, receipt: &Receipt, kernel: 
 }
 
 fn judge_sights(model: &Shell, memory: &mut Memory, receipt: &Receipt) -> Result<(), Violation> {
+    if let Some(c) = receipt.components.iter().find(|c| !is_laid_to_its_cause(model, c)) {
+        return broken(L14_CAUSE, format!("{} ended by {:?}", c.component, c.end));
+    }
     if !receipt.components.iter().all(|c| c.began <= c.gone && c.gone <= receipt.ended && c.gone >= receipt.began) {
         return broken(L14_RECEIPT, "a time of the receipt lies outside its stop");
     }
@@ -240,5 +246,20 @@ fn judge_sights(model: &Shell, memory: &mut Memory, receipt: &Receipt) -> Result
     match told.is_subset(&others) || receipt.components.is_empty() {
         true => Ok(()),
         false => broken(L14_RECEIPT, format!("ended were {told:?}, listed are {others:?}")),
+    }
+}
+
+/// What truly ended a leader against what is said of it. Once the kill was sent, nobody can tell whose kill it was.
+fn is_laid_to_its_cause(model: &Shell, stopped: &Stopped) -> bool {
+    let Some(run) = stopped.birth.and_then(|birth| model.runs.get(&birth)) else { return true };
+    let (Some(end), Some(by)) = (stopped.end, run.ended_by) else { return true };
+    let ours = matches!(end.by, Cause::Stop(_) | Cause::Liveness(_));
+    match by {
+        _ if run.killed_first => ours,
+        Ender::Kill => ours,
+        Ender::OutOfMemory => end.by == Cause::OutOfMemory,
+        Ender::Other => end.by == Cause::Unknown,
+        Ender::Itself if run.signalled_first => ours,
+        Ender::Itself => end.by == Cause::Itself,
     }
 }

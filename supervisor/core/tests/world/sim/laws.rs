@@ -33,6 +33,7 @@ pub const L11_BUDGET: &str = "l11_restarts_of_the_host_are_bounded";
 pub const L11_PERMIT: &str = "l11_permits_come_back";
 pub const L12: &str = "l12_no_time_lies_ahead_or_goes_back";
 pub const L14: &str = "l14_ready_only_if_observed";
+pub const L14_CAUSE: &str = "l14_an_end_is_laid_to_who_caused_it";
 pub const L14_RECEIPT: &str = "l14_a_receipt_tells_what_was_seen";
 
 /// A law that was broken.
@@ -102,6 +103,7 @@ pub fn hear(model: &mut Shell, memory: &mut Memory, group: &Group, event: &Event
             let ends_well = if service { was_ready && never } else { run.role == Role::Main };
             run.well = ends_well && *status == ExitStatus::Code(0) && !run.touched;
             run.told_end = true;
+            (run.signalled_first, run.killed_first) = (run.signalled, run.killed.is_some());
             if was_ready {
                 model.ready.remove(component);
             }

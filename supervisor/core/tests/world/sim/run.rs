@@ -29,6 +29,8 @@ pub enum Fate {
     ExecFails,
     /// The leader ends.
     Dies(ExitStatus),
+    /// The kernel ends the leader, out of memory.
+    OutOfMemory,
     /// A kill arrives.
     Slain {
         pid: u32,
@@ -42,8 +44,19 @@ pub enum Fate {
 impl Fate {
     /// It happens without a daemon too.
     pub fn is_the_kernels(self) -> bool {
-        matches!(self, Fate::Exec | Fate::ExecFails | Fate::Dies(_) | Fate::Slain { .. })
+        matches!(self, Fate::Exec | Fate::ExecFails | Fate::Dies(_) | Fate::OutOfMemory | Fate::Slain { .. })
     }
+}
+
+/// What truly ended a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ender {
+    Itself,
+    /// The daemon's kill.
+    Kill,
+    /// Somebody else's kill.
+    Other,
+    OutOfMemory,
 }
 
 /// One run: first what is true, then what the group was told or did.
@@ -63,6 +76,14 @@ pub struct Run {
     pub empty_asked: bool,
     pub removed: bool,
     pub probe: ProbeUse,
+    /// The stop signal was sent to its leader; and whether it, or the kill, was sent before the leader's end was told.
+    pub signalled: bool,
+    pub signalled_first: bool,
+    pub killed_first: bool,
+    /// Who truly ended its leader.
+    pub ended_by: Option<Ender>,
+    /// Processes of it that the kernel ended, out of memory.
+    pub oom_kills: u64,
     pub told_spawned: bool,
     pub told_end: bool,
     pub told_empty: bool,
@@ -87,6 +108,11 @@ impl Run {
             empty_asked: false,
             removed: false,
             probe: ProbeUse::Off,
+            signalled: false,
+            signalled_first: false,
+            killed_first: false,
+            ended_by: None,
+            oom_kills: 0,
             told_spawned: false,
             told_end: false,
             told_empty: false,

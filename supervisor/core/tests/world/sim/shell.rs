@@ -3,6 +3,7 @@
 use super::behave::{Behaviour, Exec};
 use super::kernel::{Kernel, Life, Proc, RunId};
 use super::run::{Fate, Msg, Run, reaped};
+use socialweb_core::end::Traces;
 use socialweb_core::event::ReapedBy;
 use socialweb_core::{
     Action, Birth, ComponentName, Event, ExitStatus, Group, Kind, Permit, ProbeUse, Rank, Reaped, Role, Time,
@@ -234,6 +235,7 @@ impl Shell {
             home.frozen = false;
         }
         let Some(run) = self.runs.get_mut(&birth) else { return };
+        run.signalled = true;
         for fate in run.held.drain(..) {
             later.out.push((0, Msg::Kernel(birth, fate)));
         }
@@ -330,7 +332,10 @@ impl Shell {
         let run = self.runs.get(&p.of.birth).filter(|_| p.leader)?;
         let (component, birth) = (run.component.clone(), run.birth);
         Some(match run.exec {
-            Some(_) => Event::Exited { component, birth, status, traces: Default::default() },
+            Some(_) => {
+                let traces = Traces { oom_kills: run.oom_kills, ..Traces::default() };
+                Event::Exited { component, birth, status, traces }
+            }
             None => Event::SpawnFailed { component, birth, error: "no such file".into() },
         })
     }

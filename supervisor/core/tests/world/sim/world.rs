@@ -155,6 +155,13 @@ impl World {
         self.send(n, vec![(0, Msg::Kernel(birth, Fate::Dies(ExitStatus::Signal(9))))]);
     }
 
+    /// The kernel ends the leader of a component's latest run, out of memory.
+    pub fn out_of_memory(&mut self, n: usize, of: &str) {
+        if let Some(id) = self.leader(n, of) {
+            self.send(n, vec![(0, Msg::Kernel(id.birth, Fate::OutOfMemory))]);
+        }
+    }
+
     fn leader(&mut self, n: usize, of: &str) -> Option<RunId> {
         let model = &self.held[n].model;
         let run = model.latest(&name(of)).filter(|r| !r.removed)?;
