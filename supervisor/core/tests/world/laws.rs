@@ -1,11 +1,10 @@
 //! The laws of the design, one scenario each, against the model host. The host checks every law at every step besides.
 
 use crate::sim::spec::{edit, group, liveness, name, task};
-use crate::sim::{Behaviour, Chaos, Exec, World};
+use crate::sim::{Behaviour, Exec, World};
 use socialweb_core::budget::Limits;
 use socialweb_core::receipt::Rung;
 use socialweb_core::{Action, Birth, Event, ExitStatus, GroupSpec, Kind, Phase, Restart, Why};
-use std::time::Duration;
 
 fn ready(spec: GroupSpec) -> World {
     let mut world = World::with(spec);
@@ -178,101 +177,7 @@ fn l5_answers_of_an_earlier_run_change_nothing() {
     assert_eq!(world.view(0), before);
 }
 
-#[test]
-fn l6_a_process_born_after_the_stop_began_is_killed_at_once() {
-    let mut world = World::with(group("a"));
-    world.model().script("a", [Behaviour { term: None, ..Behaviour::exec(Exec::Late(3_000)) }]);
-    world.start(0);
-    world.until_state("a", "Starting");
-    let began = world.now;
-    world.stop(0);
-    world.until_phase(Phase::Parked);
-    let took = world.now.since(began);
-    assert!(took < Duration::from_secs(4), "{took:?}");
-    assert_eq!(world.held[0].receipts[0].components[0].rung, Rung::Kill);
-}
-
-#[test]
-fn l6_a_spawn_that_fails_or_hangs_during_a_stop_does_not_hold_it_up() {
-    for exec in [Exec::Fails(500), Exec::Hangs] {
-        let mut world = World::with(group("a"));
-        world.model().script("a", [Behaviour::exec(exec)]);
-        world.start(0);
-        world.until_state("a", "Starting");
-        let began = world.now;
-        world.stop(0);
-        world.until_phase(Phase::Parked);
-        assert!(world.now.since(began) < Duration::from_secs(2));
-    }
-}
-
-#[test]
-fn l6_a_stop_shortens_the_longer_grace_of_a_restart() {
-    let spec = edit(&group("a"), "a", |a| a.stop.grace_restart = Duration::from_secs(75));
-    let mut world = World::with(spec);
-    world.model().script("a", [Behaviour::ignores_term()]);
-    world.start(0);
-    world.until_phase(Phase::Ready);
-    world.restart("a");
-    let began = world.now;
-    world.stop(0);
-    world.until_phase(Phase::Parked);
-    assert!(world.now.since(began) < Duration::from_secs(6));
-}
-
-#[test]
-fn l6_a_post_task_at_the_stop_is_waited_for_no_longer_than_its_limit() {
-    let spec = edit(&group("a"), "a", |a| a.post = vec![task(), task()]);
-    let mut world = World::with(spec.clone());
-    world.model().script("a", [Behaviour::serves(100, 1)]);
-    world.model().script("a.post", [Behaviour::exec(Exec::Hangs), Behaviour::never_ready()]);
-    world.start(0);
-    world.until_state("a", "Stopping");
-    world.until(60, |w| w.component("a").detail == "post task 1 is running");
-    let began = world.now;
-    world.stop(0);
-    world.until_phase(Phase::Parked);
-    let took = world.now.since(began);
-    assert!(took > Duration::from_secs(19) && took < spec.stop_deadline(), "{took:?}");
-}
-
 /// The worst programs that still go away: deaf to TERM, and a kill takes almost as long as it may.
-#[test]
-fn l6_a_stop_ends_within_the_time_that_is_shown_for_it() {
-    let worst = Behaviour { ready: Some(10), ..Behaviour::unkillable(9_900) };
-    let spec = edit(&group("a b:a"), "b", |b| b.post = vec![task(), task()]);
-    let stop = |world: &mut World| {
-        let (shown, began) = (world.group(0).stop_deadline(), world.now);
-        world.stop(0);
-        world.until_phase(Phase::Parked);
-        let took = world.now.since(began);
-        assert!(took <= shown && took * 10 > shown * 9, "{took:?} of {shown:?}");
-    };
-    for removes in [false, true] {
-        let mut world = World::with(spec.clone());
-        world.model().script("a", [worst]);
-        world.model().script("b", [worst]);
-        world.model().script("b.post", [Behaviour { ready: None, ..worst }; 2]);
-        world.start(0);
-        world.until_phase(Phase::Ready);
-        if removes {
-            // It is in no spec any more, and its ladder takes as long as before.
-            world.declare(group("a"));
-        }
-        stop(&mut world);
-    }
-}
-
-#[test]
-fn l6_lost_answers_are_asked_for_again() {
-    let mut world = World::with(group("a b:a"));
-    world.chaos = Chaos { lost: 30, ..Chaos::default() };
-    world.start(0);
-    world.until_phase(Phase::Ready);
-    world.stop(0);
-    world.until_phase(Phase::Parked);
-}
-
 #[test]
 fn l8_nothing_is_touched_and_nothing_starts_while_the_path_is_being_shut() {
     let mut spec = edit(&group("a x b:a"), "a", |a| a.liveness = Some(liveness()));

@@ -1,7 +1,7 @@
 //! The world tests of core: the machine against a model of a host, every law checked by name after every step.
 //!
 //! The laws of the design that core can break are in [`sim::laws`]. What is proven, from the narrow to the wide:
-//! - [`table`], [`laws`], [`changes`], [`permits`], [`bugs`]: scenarios, one sentence each.
+//! - [`table`], [`laws`], [`stops`], [`changes`], [`permits`], [`bugs`]: scenarios, one sentence each.
 //! - [`replay`]: a recorded log is a bug report.
 //! - [`schedules`]: random lives of hosts, 100,000 of them, each named by its seed. `SIM_SEED=n` replays one and shrinks what
 //!   breaks it to a small case; `SIM_BASE=n` begins at another seed, `SIM_RUNS=n` sets how many.
@@ -22,4 +22,5 @@ mod regressions;
 mod replay;
 mod schedules;
 mod sim;
+mod stops;
 mod table;
