@@ -1,20 +1,8 @@
 //! The power is cut: leases and records are as they were, and all groups come back.
 
 use crate::reboot::{GROUPS, ONE_AT_A_TIME, assert_one_after_the_other, clusters, ports, read_ports, write_ports};
-use crate::unit::{Unit, state};
-use std::path::{Path, PathBuf};
-
-/// Every file below.
-fn files(folder: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder).unwrap().flatten() {
-        match entry.file_type().unwrap().is_dir() {
-            true => found.extend(files(&entry.path())),
-            false => found.push(entry.path()),
-        }
-    }
-    found
-}
+use crate::unit::{Unit, files, state};
+use std::path::PathBuf;
 
 mod first_boot {
     use super::*;

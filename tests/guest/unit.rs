@@ -183,6 +183,18 @@ pub fn state() -> PathBuf {
     home(".local/state/socialweb-computer")
 }
 
+/// Every file below.
+pub fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap().flatten() {
+        match entry.file_type().unwrap().is_dir() {
+            true => found.extend(files(&entry.path())),
+            false => found.push(entry.path()),
+        }
+    }
+    found
+}
+
 /// A component of one shell script, with what else its table has.
 pub fn script(name: &str, script: &str, more: &str) -> String {
     let head = format!("[[component]]\nname = \"{name}\"\nargv = [\"sh\", \"-c\", '''{script}''']");
