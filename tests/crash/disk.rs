@@ -80,6 +80,8 @@ fn a_daemon_that_may_make_no_thread_goes_on() {
     daemon.set_env("SOCIALWEB_FAILPOINT", Some("no-thread:1000000=enospc"));
     daemon.start();
     let port = daemon.wait_phase(GROUP, Phase::Ready).ports["web"];
+    let lines = daemon.state().join(format!("groups/{GROUP}/logs/a.log"));
+    wait_for("its lines are kept", || fs::read_to_string(&lines).is_ok_and(|text| text.contains("up")).then_some(()));
     daemon.ctl_ok(&["stop", GROUP]);
     let holder = std::net::TcpListener::bind(("127.0.0.1", port)).unwrap();
     daemon.ctl_ok(&["start", GROUP, "--no-wait"]);

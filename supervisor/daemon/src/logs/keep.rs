@@ -23,9 +23,14 @@ pub(super) const SHARE: usize = 64 << 10;
 /// Bytes that are written at a time: a turn of the round.
 const TURN: usize = 256 << 10;
 
+/// Writes one turn.
+type Write = Box<dyn FnMut(&Arc<Source>, &Batch) -> Done + Send>;
+
 /// The queues, and the end of the thread when it is dropped.
 pub(super) struct Keep {
     shared: Arc<Shared>,
+    /// Where no thread can be made, turns are written by who offers lines.
+    here: Option<Arc<Mutex<Write>>>,
 }
 
 struct Shared {
@@ -101,11 +106,15 @@ fn cost(line: &LogLine) -> usize {
 
 impl Keep {
     /// Starts the thread, which hands each turn to `write`. It ends, with all that waits written, after the value is dropped.
-    pub(super) fn start(write: impl FnMut(&Arc<Source>, &Batch) -> Done + Send + 'static) -> io::Result<Keep> {
+    /// Where there can be no thread, lines are written as they are offered: a slow disk then holds up who reads the pipes.
+    pub(super) fn start(write: impl FnMut(&Arc<Source>, &Batch) -> Done + Send + 'static) -> Keep {
         let shared = Arc::new(Shared { queues: Mutex::default(), more: Condvar::new(), turned: Condvar::new() });
-        let own = Arc::clone(&shared);
-        std::thread::Builder::new().name("keep-logs".into()).spawn(move || keep(&own, write))?;
-        Ok(Keep { shared })
+        let write: Arc<Mutex<Write>> = Arc::new(Mutex::new(Box::new(write)));
+        let here = start_thread(&shared, &write).err().map(|error| {
+            tracing::warn!("no thread can be made ({error}): log lines are written by the loop itself");
+            write
+        });
+        Keep { shared, here }
     }
 
     /// A component is there; `folder` is where its log file goes.
@@ -132,6 +141,12 @@ impl Keep {
         if !queue.items.is_empty() && !std::mem::replace(&mut queue.listed, true) {
             turns.push_back(Arc::clone(source));
             self.shared.more.notify_one();
+        }
+        drop(queues);
+        if let Some(write) = &self.here {
+            while let Some((source, batch)) = self.shared.take_turn() {
+                turn(&self.shared, write, source, &batch);
+            }
         }
     }
 
@@ -196,18 +211,17 @@ impl Shared {
     fn next_turn(&self) -> Option<(Arc<Source>, Batch)> {
         let mut queues = self.lock();
         loop {
-            if let Some(source) = queues.turns.pop_front() {
-                if let Some(queue) = queues.components.get_mut(&source) {
-                    let batch = queue.take();
-                    queues.writing = true;
-                    return Some((source, batch));
-                }
-            } else if queues.closed {
-                return None;
-            } else {
-                queues = self.more.wait(queues).unwrap_or_else(PoisonError::into_inner);
+            match queues.take_turn() {
+                Some(turn) => return Some(turn),
+                None if queues.closed => return None,
+                None => queues = self.more.wait(queues).unwrap_or_else(PoisonError::into_inner),
             }
         }
+    }
+
+    /// The next turn, if anybody has one.
+    fn take_turn(&self) -> Option<(Arc<Source>, Batch)> {
+        self.lock().take_turn()
     }
 
     fn end_turn(&self, source: Arc<Source>, batch: &Batch, done: &Done) {
@@ -223,6 +237,19 @@ impl Shared {
             }
         }
         self.turned.notify_all();
+    }
+}
+
+impl Queues {
+    fn take_turn(&mut self) -> Option<(Arc<Source>, Batch)> {
+        while let Some(source) = self.turns.pop_front() {
+            if let Some(queue) = self.components.get_mut(&source) {
+                let batch = queue.take();
+                self.writing = true;
+                return Some((source, batch));
+            }
+        }
+        None
     }
 }
 
@@ -298,17 +325,27 @@ impl Queue {
     }
 }
 
-/// The thread.
-fn keep(shared: &Shared, mut write: impl FnMut(&Arc<Source>, &Batch) -> Done) {
-    while let Some((source, batch)) = shared.next_turn() {
-        let done = write(&source, &batch);
-        let new = shared.lock().components.get_mut(&source).is_some_and(|queue| queue.is_new(&done));
-        if let (true, Some(trouble)) = (new, &done.trouble) {
-            let Source { group, component } = &*source;
-            tracing::warn!("log lines of {group}/{component} are dropped and counted: {trouble}");
-        }
-        shared.end_turn(source, &batch, &done);
+fn start_thread(shared: &Arc<Shared>, write: &Arc<Mutex<Write>>) -> io::Result<()> {
+    if crate::failpoint::no_thread() {
+        return Err(io::Error::from(io::ErrorKind::WouldBlock));
     }
+    let (shared, write) = (Arc::clone(shared), Arc::clone(write));
+    let keep = move || {
+        while let Some((source, batch)) = shared.next_turn() {
+            turn(&shared, &write, source, &batch);
+        }
+    };
+    std::thread::Builder::new().name("keep-logs".into()).spawn(keep).map(drop)
+}
+
+fn turn(shared: &Shared, write: &Mutex<Write>, source: Arc<Source>, batch: &Batch) {
+    let done = (write.lock().unwrap_or_else(PoisonError::into_inner))(&source, batch);
+    let new = shared.lock().components.get_mut(&source).is_some_and(|queue| queue.is_new(&done));
+    if let (true, Some(trouble)) = (new, &done.trouble) {
+        let Source { group, component } = &*source;
+        tracing::warn!("log lines of {group}/{component} are dropped and counted: {trouble}");
+    }
+    shared.end_turn(source, batch, &done);
 }
 
 /// What an idle component costs here, in bytes, names aside.

@@ -157,7 +157,7 @@ impl Logs {
         let files = Files { max_bytes: options.max_file_bytes, keep: options.keep_files };
         let to_journal = journal.is_some();
         let mut sinks = Sinks { journal, files };
-        let keep = Keep::start(move |source, batch| sinks.write(source, batch)).map_err(LogError::Setup)?;
+        let keep = Keep::start(move |source, batch| sinks.write(source, batch));
         let shared = Shared { epoll, options, files, to_journal, state: Mutex::default(), keep };
         let logs = Logs { shared: Arc::new(shared) };
         Ok((logs.clone(), Pump::new(logs)))

@@ -38,7 +38,7 @@ fn slow() -> (Keep, mpsc::Sender<()>, Written) {
         let _ = tell.send((source.component.to_string(), count, batch.holes()));
         Done { written: count, told: batch.holes(), trouble: None }
     });
-    (keep.unwrap(), permit, written)
+    (keep, permit, written)
 }
 
 #[test]
