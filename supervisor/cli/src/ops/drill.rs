@@ -2,6 +2,7 @@
 
 use super::whole;
 use socialweb_ctl::client::{Client, ClientError, Route};
+use socialweb_ctl::progress::Progress;
 use socialweb_ctl::{Ctl, CtlError, Exit, render};
 use socialweb_daemon::drill::{self, Observed, SeenProcess, eyes};
 use socialweb_wire::{Accepted, DRILL_GROUP, DrillQuery, ErrorCode, GroupQuery, GroupStatus, GroupTree, Health};
@@ -14,7 +15,7 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 /// How often the daemon is asked how far it is.
 const ASK: Duration = Duration::from_millis(100);
 /// What is left is looked for this long before it counts as left: a process that was killed is seen for a moment longer.
-const GOING: Duration = Duration::from_secs(5);
+const GOING: Duration = Duration::from_secs(20);
 
 /// Runs the drill; a failure among its checks is exit code 1.
 ///
@@ -23,11 +24,14 @@ const GOING: Duration = Duration::from_secs(5);
 pub(super) async fn run(ctl: &Ctl, timeout: Duration) -> Result<Exit, CtlError> {
     let client = Client::find(ctl.socket.as_deref(), ctl.state_dir.as_deref()).await?;
     let _one_at_a_time = lock(client.socket())?;
-    let mut drill = Drill { client, timeout, token: token(), seen: Observed::default(), slowest: Duration::ZERO };
+    let progress = Progress::on_stderr();
+    let (token, seen) = (token(), Observed::default());
+    let mut drill = Drill { client, timeout, token, seen, slowest: Duration::ZERO, progress };
     drill.clear_leftover().await?;
     let before = drill.status().await?;
     drill.begin().await?;
     drill.go_through(&before).await;
+    drill.progress.clear();
     drill.seen.slowest_answer_ms = millis(drill.slowest);
     let subject = format!("a drill under the daemon, pid {}, version {}", before.pid, before.version);
     let report = Report::new(subject, drill::judge(&drill.seen));
@@ -68,6 +72,7 @@ struct Drill {
     token: String,
     seen: Observed,
     slowest: Duration,
+    progress: Progress<std::io::Stderr>,
 }
 
 impl Drill {
@@ -197,6 +202,7 @@ impl Drill {
             if is_so(group.as_ref()) {
                 return Ok(group);
             }
+            self.progress.show(&format!("waiting for {what}"));
             if Instant::now() > deadline {
                 let now = group.map_or("there is none".into(), |g| format!("it is {}: {}", g.phase, g.reason));
                 return Err(format!("waited {} s for {what}; {now}", self.timeout.as_secs()));

@@ -99,7 +99,11 @@ pub(super) fn systemd(facts: &Facts) -> Check {
         );
     }
     match number(version).0 {
-        0 => Check::warn(NAME, format!("its version {version:?} is not understood"), ""),
+        0 => Check::warn(
+            NAME,
+            format!("its version {version:?} is not understood"),
+            "see that `systemctl --version` says one",
+        ),
         n if n < 244 => {
             Check::warn(NAME, format!("{version} does not hand every controller to users"), "use systemd 252 or later")
         }

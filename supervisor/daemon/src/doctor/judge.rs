@@ -182,7 +182,11 @@ fn kind(root: &RootFacts) -> Option<Check> {
             ),
             "somebody wrote \"threaded\" to a cgroup.type there; remove that cgroup, or start the daemon in another one",
         )),
-        other => Some(Check::warn(NAME, format!("{} has the unknown type {other:?}", root.path.display()), "")),
+        other => Some(Check::warn(
+            NAME,
+            format!("{} has the unknown type {other:?}", root.path.display()),
+            "start the daemon in another cgroup",
+        )),
     }
 }
 

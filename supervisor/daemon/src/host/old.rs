@@ -15,7 +15,7 @@ pub(crate) struct Claims {
 /// An earlier run of this state folder: under another path, or under another unit.
 #[derive(Debug)]
 pub(crate) struct OldRun {
-    /// Its name, as in [`Paths::id`].
+    /// Its name, as in [`super::Paths::id`].
     pub id: String,
     /// Its subtree, if that is another one and still there.
     pub tree: Option<Cgroup>,
