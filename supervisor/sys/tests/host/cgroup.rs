@@ -49,6 +49,47 @@ fn frozen_cgroups_are_thawed_at_every_depth_and_killed_while_frozen() {
 }
 
 #[test]
+fn what_stands_still_is_listed_whole_and_runs_on_afterwards() {
+    let Some(place) = Place::new("what_stands_still_is_listed_whole_and_runs_on_afterwards") else { return };
+    let birth = place.cgroup("birth");
+    let beat = tempfile::NamedTempFile::new().unwrap();
+    let mut command = sh("while :; do (echo >> $BEAT); done");
+    command.env.push(("BEAT".into(), beat.path().display().to_string()));
+    let spawned = command.spawn(Some(&birth)).unwrap();
+    let size = || std::fs::metadata(beat.path()).unwrap().len();
+    until("it beats", || size() > 10);
+    let still = birth.hold_still(LIMIT).unwrap();
+    let (before, pids) = (size(), birth.pids().unwrap());
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    assert_eq!((size(), birth.pids().unwrap()), (before, pids), "nobody runs, nobody is born");
+    drop(still);
+    until("it beats again", || size() > before);
+    birth.kill().unwrap();
+    wait_for(spawned.pid);
+    assert!(place.tree.child("missing").hold_still(LIMIT).is_err_and(|e| e.is_gone()));
+}
+
+#[test]
+fn what_is_frozen_from_above_is_thawed_up_to_the_top_of_the_tree() {
+    let Some(place) = Place::new("what_is_frozen_from_above_is_thawed_up_to_the_top_of_the_tree") else { return };
+    let birth = place.cgroup("group").child("component").child("1");
+    birth.create().unwrap();
+    let spawned = sleeper().spawn(Some(&birth)).unwrap();
+    exec_ok(&spawned);
+    let frozen = || std::fs::read_to_string(birth.path().join("cgroup.events")).unwrap().contains("frozen 1");
+    for above in [place.tree.top().clone(), place.tree.child("group")] {
+        above.freeze().unwrap();
+        until("frozen", frozen);
+        place.tree.thaw_above(&birth).unwrap();
+        until("thawed", || !frozen());
+    }
+    let elsewhere = Cgroup::at("/no/such/cgroup");
+    place.tree.thaw_above(&elsewhere).unwrap();
+    birth.kill().unwrap();
+    wait_for(spawned.pid);
+}
+
+#[test]
 fn a_busy_cgroup_names_what_is_inside() {
     let Some(place) = Place::new("a_busy_cgroup_names_what_is_inside") else { return };
     let birth = place.cgroup("birth");

@@ -2,6 +2,7 @@
 //! one after the other.
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
+mod chase;
 #[path = "../common/mod.rs"]
 mod common;
 
