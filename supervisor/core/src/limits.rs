@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// Bounds of one cgroup. Absent = no bound of ours; a bound of a folder above counts all the same.
+/// Bounds of one cgroup, as small as can be: 5,000 components have one each. Absent = no bound of ours; a bound of a folder above counts all the same.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Bytes; above this the kernel ends a process of it.
@@ -14,11 +14,11 @@ pub struct Limits {
     /// Bytes; above this its processes are slowed and their memory is reclaimed.
     pub memory_high: Option<u64>,
     /// Processor time in thousandths of one core.
-    pub cpu_millis: Option<u64>,
+    pub cpu_millis: Option<u32>,
     /// Processes and threads.
-    pub pids_max: Option<u64>,
+    pub pids_max: Option<u32>,
     /// Share of the disks beside its sisters, 1 to 10,000; the kernel's own default is 100.
-    pub io_weight: Option<u64>,
+    pub io_weight: Option<u16>,
 }
 
 /// One bound of [`Limits`].
@@ -134,21 +134,21 @@ impl Limits {
         match bound {
             Bound::MemoryMax => self.memory_max,
             Bound::MemoryHigh => self.memory_high,
-            Bound::Cpu => self.cpu_millis,
-            Bound::PidsMax => self.pids_max,
-            Bound::IoWeight => self.io_weight,
+            Bound::Cpu => self.cpu_millis.map(u64::from),
+            Bound::PidsMax => self.pids_max.map(u64::from),
+            Bound::IoWeight => self.io_weight.map(u64::from),
         }
     }
 
-    /// Sets one bound.
-    pub fn set(&mut self, bound: Bound, value: Option<u64>) {
-        *match bound {
-            Bound::MemoryMax => &mut self.memory_max,
-            Bound::MemoryHigh => &mut self.memory_high,
-            Bound::Cpu => &mut self.cpu_millis,
-            Bound::PidsMax => &mut self.pids_max,
-            Bound::IoWeight => &mut self.io_weight,
-        } = value;
+    /// Takes one bound over from another set.
+    pub fn take(&mut self, bound: Bound, from: &Limits) {
+        match bound {
+            Bound::MemoryMax => self.memory_max = from.memory_max,
+            Bound::MemoryHigh => self.memory_high = from.memory_high,
+            Bound::Cpu => self.cpu_millis = from.cpu_millis,
+            Bound::PidsMax => self.pids_max = from.pids_max,
+            Bound::IoWeight => self.io_weight = from.io_weight,
+        }
     }
 
     /// The bounds in which two differ.

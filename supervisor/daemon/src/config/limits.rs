@@ -17,9 +17,9 @@ pub struct GroupLimitsFile {
     /// Processor time in cores: 0.5 is half of one.
     pub cpu: Option<Cores>,
     /// Processes and threads.
-    pub pids_max: Option<u64>,
+    pub pids_max: Option<u32>,
     /// Share of the disks beside other groups, 1 to 10000. The kernel's default is 100.
-    pub io_weight: Option<u64>,
+    pub io_weight: Option<u16>,
     /// Core dumps of the group that are kept, in bytes. Default: 1GiB.
     pub core_bytes: Option<Size>,
     /// Core dumps of the group that are kept, in number. Default: 5.
@@ -48,9 +48,9 @@ pub struct LimitsFile {
     /// Processor time in cores: 0.5 is half of one.
     pub cpu: Option<Cores>,
     /// Processes and threads.
-    pub pids_max: Option<u64>,
+    pub pids_max: Option<u32>,
     /// Share of the disks beside the group's other components, 1 to 10000. The kernel's default is 100.
-    pub io_weight: Option<u64>,
+    pub io_weight: Option<u16>,
     /// Size of one core dump. Default: 0, none.
     pub core_max: Option<Size>,
 }
@@ -103,7 +103,7 @@ impl GroupLimitsFile {
 /// Below this nothing can run, and the kernel would end it at once: an unloaded shell takes half of it.
 const LEAST_MEMORY: u64 = 1 << 20;
 /// The kernel's shortest quota, 1 ms of each 100 ms.
-const LEAST_CPU: u64 = 10;
+const LEAST_CPU: u32 = 10;
 
 impl LimitsFile {
     pub(super) fn bounds(&self) -> Limits {

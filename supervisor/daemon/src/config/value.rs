@@ -21,7 +21,7 @@ pub struct Size(pub u64);
 
 /// Processor time in cores, held in thousandths: 2, 0.5 or "1.5".
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cores(pub u64);
+pub struct Cores(pub u32);
 
 /// A signal by its name, with or without SIG.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
@@ -116,11 +116,11 @@ impl Written for Cores {
         number.ok_or_else(|| format!("{text:?} is no number of cores; write {}", Self::EXPECTED))
     }
     fn number(number: u64) -> Option<Self> {
-        number.checked_mul(1000).map(Cores)
+        number.checked_mul(1000).and_then(|n| u32::try_from(n).ok()).map(Cores)
     }
     fn decimal(number: f64) -> Option<Self> {
-        // More cores than a float counts exactly are no bound of any host.
-        (number.is_finite() && (0.0..1e9).contains(&number)).then(|| Cores((number * 1000.0).round() as u64))
+        // More than a million cores are no bound of any host.
+        (0.0..1e6).contains(&number).then(|| Cores((number * 1000.0).round() as u32))
     }
 }
 

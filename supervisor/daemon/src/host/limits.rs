@@ -17,7 +17,9 @@ use std::sync::OnceLock;
 /// The bounds of one group as the kernel has them. Made anew with the group's cgroup.
 #[derive(Debug, Default)]
 pub(crate) struct InForce {
-    /// Of the group itself (`None`) and of its components.
+    /// The group's cgroup is there.
+    begun: bool,
+    /// Of the group itself (`None`) and of its components; only where a bound is or was wanted.
     parts: BTreeMap<Option<ComponentName>, Part>,
     /// What was said last, so that it is said once.
     said: Vec<String>,
@@ -79,13 +81,13 @@ fn settle(cgroup: Option<&Cgroup>, wanted: &Limits, part: &mut Part) {
     let steps = limits::decide(wanted, &part.taken, &there);
     Bound::ALL.iter().for_each(|bound| drop(part.missing.remove(bound.key())));
     for bound in steps.missing {
-        part.taken.set(bound, None);
+        part.taken.take(bound, &Limits::default());
         part.missing.insert(bound.key(), String::new());
     }
     for write in steps.writes {
         let Some(cgroup) = cgroup else { continue };
         match cgroup.set_bound(write.bound.file(), &write.text) {
-            Ok(()) => part.taken.set(write.bound, wanted.of(write.bound)),
+            Ok(()) => part.taken.take(write.bound, wanted),
             Err(error) => drop(part.missing.insert(write.bound.key(), chain(&error))),
         }
     }
@@ -111,6 +113,7 @@ impl Host {
         }
         let Some(held) = self.groups.get_mut(group) else { return };
         held.in_force.parts.clear();
+        held.in_force.begun = true;
         let spec = held.machine.spec().cloned();
         self.limit_part(group, None);
         for component in spec.iter().flat_map(|s| &s.components) {
@@ -137,12 +140,15 @@ impl Host {
         self.limit_part(group, Some(component));
     }
 
-    /// The spec changed while the group runs: what is there of its cgroups gets the new bounds.
+    /// The spec changed while the group runs: its cgroups get the new bounds.
     pub(super) fn change_limits(&mut self, group: &GroupName) {
-        let Some(held) = self.groups.get(group) else { return };
-        let parts: Vec<Option<ComponentName>> = held.in_force.parts.keys().cloned().collect();
+        let Some(held) = self.groups.get(group).filter(|held| held.in_force.begun) else { return };
+        let bounded = held.machine.spec().into_iter().flat_map(|s| &s.components);
+        let bounded = bounded.filter(|c| c.limits != Limits::default()).map(|c| c.name.clone());
+        let parts: BTreeSet<ComponentName> = bounded.chain(held.in_force.parts.keys().flatten().cloned()).collect();
+        self.limit_part(group, None);
         for part in parts {
-            self.limit_part(group, part.as_ref());
+            self.prepare_part(group, &part);
         }
         self.say_limits(group);
     }
@@ -162,8 +168,10 @@ impl Host {
             None => spec.map(|s| s.limits),
             Some(name) => spec.and_then(|s| s.component(name)).map(|c| c.limits),
         };
-        let part = held.in_force.parts.entry(component.cloned()).or_default();
-        settle(cgroup.as_ref(), &wanted.unwrap_or_default(), part);
+        let (parts, wanted) = (&mut held.in_force.parts, wanted.unwrap_or_default());
+        if wanted != Limits::default() || parts.contains_key(&component.cloned()) {
+            settle(cgroup.as_ref(), &wanted, parts.entry(component.cloned()).or_default());
+        }
     }
 
     fn part_cgroup(&self, group: &GroupName, component: Option<&ComponentName>) -> Option<Cgroup> {
@@ -213,7 +221,11 @@ impl Host {
             ),
         ];
         let Some(held) = self.groups.get_mut(group) else { return };
-        let part = held.in_force.parts.entry(Some(spec.name.clone())).or_default();
+        let (parts, of) = (&mut held.in_force.parts, Some(spec.name.clone()));
+        if !parts.contains_key(&of) && refused.iter().all(|(_, refused, _)| !refused) {
+            return;
+        }
+        let part = parts.entry(of).or_default();
         for (name, refused, why) in refused {
             match refused {
                 true => drop(part.missing.insert(name, why.into())),
@@ -309,7 +321,7 @@ mod tests {
     }
 
     fn in_force(part: Part) -> InForce {
-        InForce { parts: [(Some(ComponentName::new("kine").unwrap()), part)].into(), said: Vec::new() }
+        InForce { begun: true, parts: [(Some(ComponentName::new("kine").unwrap()), part)].into(), said: Vec::new() }
     }
 
     fn group() -> GroupName {

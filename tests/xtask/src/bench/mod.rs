@@ -1,9 +1,11 @@
 //! `bench`: the bounds on speed and size, as ratios measured in one run on one machine, and kept in docs/benchmarks.md.
 //!
-//! - [`ready`]: the demo tenant against a shell script. [`spawn`]: 500 groups: start, memory, idling.
+//! - [`ready`]: the demo tenant against a shell script. [`spawn`]: 500 groups: start, memory, idling. [`flood`]: a child
+//!   that writes without end.
 //! - [`plain`]: the script's plan, from the daemon's own spec. [`daemon`]: what is measured. [`report`]: the table.
 
 mod daemon;
+mod flood;
 mod plain;
 mod ready;
 mod report;
@@ -34,6 +36,8 @@ enum What {
     Spawn,
     /// CPU of the daemon with 500 groups at rest
     Idle,
+    /// Output of one child that floods, against a pipe that is only emptied
+    Flood,
 }
 
 /// One line of the table.
@@ -66,7 +70,7 @@ impl Row {
 /// `cargo x bench`.
 pub fn bench(args: &Args) -> Result<()> {
     let repo = Repo::find()?;
-    let all = [What::Ready, What::Spawn, What::Idle];
+    let all = [What::Ready, What::Spawn, What::Idle, What::Flood];
     let what = if args.what.is_empty() { all.to_vec() } else { args.what.clone() };
     prepare(&repo, &what)?;
     let runs = usize::from(args.runs);
@@ -77,6 +81,7 @@ pub fn bench(args: &Args) -> Result<()> {
             What::Ready => ready::measure(&repo, runs)?,
             What::Spawn => spawn::measure(&repo, runs)?,
             What::Idle => spawn::idle(&repo)?,
+            What::Flood => flood::measure(&repo, runs)?,
         });
     }
     println!("\n{}", report::table(&rows));

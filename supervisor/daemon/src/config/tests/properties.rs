@@ -202,7 +202,7 @@ fn any_word_in_place_of_a_small_value_is_read_or_refused() {
             prop_assert!(limit >= 1);
         }
         if let Some(Cores(thousandths)) = parsed(&text) {
-            prop_assert!(thousandths <= 1_000_000_000_000, "{text:?}");
+            prop_assert!(thousandths <= 1_000_000_000, "{text:?}");
         }
         let _ = parsed::<Size>(&text);
         Ok(())
