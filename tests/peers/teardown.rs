@@ -76,8 +76,7 @@ fn what_a_killed_launcher_left_is_gone_before_it_starts_again() {
 /// jdx/pitchfork PR#665: a process's name is taken for its identity, and a second copy of the program is hit.
 #[test]
 fn no_process_is_known_by_its_name() {
-    let odd =
-        "cp \"$(command -v sleep)\" './odd name'; './odd name' 86421 & sleep 86422 & sleep 0.2; rm './odd name'; wait";
+    let odd = "cp \"$(command -v sleep)\" './odd name'; './odd name' 86421 & o=$!; sleep 86422 & until [ \"$(cat /proc/$o/comm)\" = 'odd name' ]; do sleep 0.05; done; rm './odd name'; wait";
     let mut namesake = Command::new("sleep").arg("86422").stdin(Stdio::null()).spawn().unwrap();
     let daemon = ready(odd, SHORT);
     wait_for("the program under the odd name runs", || {
