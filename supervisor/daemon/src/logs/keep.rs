@@ -228,8 +228,9 @@ impl Shared {
         let mut queues = self.lock();
         queues.writing = false;
         let Queues { components, turns, bytes, .. } = &mut *queues;
-        // Forgotten meanwhile, its bytes are counted off already.
-        if let Some(queue) = components.get_mut(&source) {
+        // Forgotten meanwhile, its bytes are counted off already; another one may have come in its place, under its name, of
+        // which nothing was taken yet.
+        if let Some(queue) = components.get_mut(&source).filter(|queue| queue.taken == batch.items.len()) {
             *bytes -= queue.end(batch, done);
             queue.listed = !queue.items.is_empty();
             if queue.listed {

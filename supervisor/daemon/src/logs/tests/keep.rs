@@ -118,6 +118,26 @@ fn a_forgotten_group_gives_its_room_back_and_a_turn_in_flight_ends_in_peace() {
 }
 
 #[test]
+fn a_turn_in_flight_does_not_count_for_a_group_that_came_anew_under_the_name() {
+    let (queues, name) = (Mutex::new(Queues::default()), source("again"));
+    let shared = Shared { queues, more: Condvar::new(), turned: Condvar::new() };
+    let keep = Keep { shared: Arc::new(shared), here: None };
+    keep.add(&name, "/again".into());
+    keep.offer(&name, &lines(&name, 3, 10));
+    let (source, batch) = keep.shared.next_turn().unwrap();
+    keep.forget(&name.group);
+    keep.add(&name, "/again".into());
+    keep.offer(&name, &lines(&name, 1, 10));
+    let before = keep.shared.lock().bytes;
+    keep.shared.end_turn(source, &batch, &Done { written: 3, ..Done::default() });
+    assert_eq!(keep.counts(&name), Kept { waiting: 1, ..Kept::default() });
+    assert_eq!(keep.shared.lock().bytes, before);
+    let (source, batch) = keep.shared.next_turn().unwrap();
+    keep.shared.end_turn(source, &batch, &Done { written: 1, ..Done::default() });
+    assert_eq!(keep.counts(&name), Kept { written: 1, ..Kept::default() });
+}
+
+#[test]
 fn what_waits_at_the_end_is_still_kept() {
     let (keep, permit, written) = slow();
     let name = source("a");
