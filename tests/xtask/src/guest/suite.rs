@@ -42,6 +42,9 @@ pub fn systemd(args: &Args) -> Result<()> {
     let repo = Repo::find()?;
     let image = image::ensure(&repo, Install::unless(args.no_install))?;
     let built = build(&repo)?;
+    // Two runs would clear each other's folders away.
+    let lock = fs::File::create(repo.build().join("guest/run.lock")).context("creating build/guest/run.lock")?;
+    lock.lock().context("waiting for another run in this clone")?;
     let runs = repo.build().join("guest/runs");
     let _absent = fs::remove_dir_all(&runs);
     fs::create_dir_all(&runs).with_context(|| format!("creating {}", runs.display()))?;
