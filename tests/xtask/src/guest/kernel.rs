@@ -13,8 +13,9 @@ use std::process::{Command, Stdio};
 /// ext4 is built in; the disks and the ports are not.
 pub const MODULES: &str = "virtio_pci virtio_blk virtio_console";
 
-/// The whole of it: devices, modules, the disk, and away. Waits for the disk at most 10 s: its driver is loaded by then, and
-/// what is not there after that does not come.
+/// The whole of it: devices, modules, the disks of root and programs, and away. The programs must be there before the account's
+/// manager starts a unit. Waits for the disks at most 10 s: their driver is loaded by then, and what is not there after that
+/// does not come.
 pub const INIT: &str = r#"#!/bin/busybox sh
 B=/bin/busybox
 $B mount -t devtmpfs dev /dev
@@ -22,8 +23,9 @@ $B mount -t proc proc /proc
 for module in /modules/*.ko; do $B insmod $module; done
 $B umount /proc
 tries=0
-while [ ! -b /dev/vda ] && [ $tries -lt 500 ]; do $B usleep 20000; tries=$((tries+1)); done
+while [ ! -b /dev/vdb ] && [ $tries -lt 500 ]; do $B usleep 20000; tries=$((tries+1)); done
 $B mount -t ext4 -o rw,noatime /dev/vda /new || { echo "guest: no root file system"; $B reboot -f; }
+$B mount -t ext4 -o ro /dev/vdb /new/in || echo "guest: no disk with programs"
 $B mount --move /dev /new/dev
 exec $B switch_root /new /sbin/init
 "#;
