@@ -143,7 +143,11 @@ impl Host {
     fn wake(&mut self, wake: Wake, inlets: &mut Inlets) {
         match wake {
             Wake::Child if mutant!("l3-child-unseen") => {}
-            Wake::Child => self.reap(),
+            Wake::Child => {
+                // What an ended child said before its end counts, and who said it can be looked up until it is waited for.
+                self.hear(inlets);
+                self.reap();
+            }
             Wake::Message(message) => {
                 self.message(message);
                 for _ in 0..BATCH {
@@ -155,10 +159,7 @@ impl Host {
             Wake::Command(command) => self.answer(command),
             Wake::Datagram(Ok(datagram)) => {
                 self.datagram(&datagram);
-                for _ in 1..DATAGRAMS {
-                    let Ok(datagram) = inlets.notify.get_ref().recv() else { break };
-                    self.datagram(&datagram);
-                }
+                self.hear(inlets);
             }
             Wake::Datagram(Err(error)) => {
                 self.notify_broken = true;
@@ -189,6 +190,17 @@ impl Host {
             self.said_stopping = true;
             inlets.manager.stopping();
             inlets.manager.extend_timeout(EXTEND_BY);
+        }
+    }
+
+    /// Takes the datagrams that are there, a bounded number.
+    fn hear(&mut self, inlets: &Inlets) {
+        if self.notify_broken {
+            return;
+        }
+        for _ in 0..DATAGRAMS {
+            let Ok(datagram) = inlets.notify.get_ref().recv() else { break };
+            self.datagram(&datagram);
         }
     }
 
