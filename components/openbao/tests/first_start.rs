@@ -124,9 +124,7 @@ async fn a_complete_first_start_mints_the_superuser_and_nobody_else_and_unseals_
     println!("first start: {:?}", began.elapsed());
     assert_eq!(group.names(), ["data", "seal.key"]);
     assert!(group.ports_are_free());
-    let began = Instant::now();
-    assert_eq!(first_start(&group.task).await.unwrap(), Outcome::AlreadyDone);
-    assert!(began.elapsed() < Duration::from_millis(200), "a finished vault is only looked at");
+    assert_eq!(first_start(&group.task).await.unwrap(), Outcome::AlreadyDone, "a finished vault is only looked at");
     let data = group.layout().openbao_data();
     for secret in ["mint-credential.json", "recovery-key"] {
         assert_eq!(fs::metadata(data.join(secret)).unwrap().permissions().mode() & 0o777, 0o600, "{secret}");
