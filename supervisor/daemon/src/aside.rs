@@ -6,6 +6,7 @@
 use crate::failpoint;
 use std::collections::VecDeque;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -73,6 +74,20 @@ impl Aside {
         self.shared.more.notify_one();
         Ok(())
     }
+
+    /// The same for work that has an answer: `tell` gets it, or `lost` where the work panicked, so that nobody waits for an
+    /// answer that never comes.
+    ///
+    /// # Errors
+    /// As [`Aside::run`]; `tell` was called all the same.
+    pub fn ask<A: Send + 'static>(
+        &self,
+        lost: A,
+        work: impl FnOnce() -> A + Send + 'static,
+        tell: impl FnOnce(A) + Send + 'static,
+    ) -> io::Result<()> {
+        self.run(move || tell(catch_unwind(AssertUnwindSafe(work)).unwrap_or(lost)))
+    }
 }
 
 impl Drop for Aside {
@@ -93,7 +108,7 @@ fn start(shared: &Arc<Shared>) -> io::Result<()> {
 fn serve(shared: &Shared) {
     while let Some(job) = next(shared) {
         // What a job has to tell it tells itself; one that panics tells nothing, and the others go on.
-        let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
+        let _ = catch_unwind(AssertUnwindSafe(job));
     }
 }
 
@@ -138,6 +153,19 @@ mod tests {
         assert!(done.iter().map(|(n, _)| *n).eq(0..20));
         assert!(aside.shared.lock().threads <= THREADS);
         hold.send(()).unwrap();
+    }
+
+    #[test]
+    fn work_that_panics_has_an_answer_too() {
+        let aside = Aside::default();
+        let (tx, rx) = channel();
+        for (lost, work) in [("lost", (|| panic!("a job that fails")) as fn() -> &'static str), ("lost", || "done")] {
+            let tx = tx.clone();
+            aside.ask(lost, work, move |answer| tx.send(answer).unwrap()).unwrap();
+        }
+        let mut answers: Vec<_> = (0..2).map(|_| rx.recv_timeout(LONG).unwrap()).collect();
+        answers.sort_unstable();
+        assert_eq!(answers, ["done", "lost"]);
     }
 
     #[test]

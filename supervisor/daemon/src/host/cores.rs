@@ -69,10 +69,10 @@ impl Host {
         }
         held.core_look = Looking::Yes;
         let look = Look { places, store: self.config.group_dir(group).join("cores"), budget: spec.cores };
-        let (tx, group) = (self.tx.clone(), group.clone());
-        self.aside(move || {
+        let group = group.clone();
+        self.ask_aside(Msg::Cores(group.clone(), Found::default()), move || {
             let found = Pattern::of_this_host().map(|pattern| look.run(&pattern)).unwrap_or_default();
-            let _ = tx.send(Msg::Cores(group, found));
+            Msg::Cores(group, found)
         });
     }
 

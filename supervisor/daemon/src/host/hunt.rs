@@ -224,10 +224,7 @@ impl Host {
                 }
             }
         }
-        let tx = self.tx.clone();
-        self.aside(move || {
-            let _ = tx.send(Msg::Hunted(hunt.run()));
-        });
+        self.ask_aside(Msg::Hunted(Bag::default()), move || Msg::Hunted(hunt.run()));
     }
 
     fn cgroup_of(&self, place: &Place) -> Option<Cgroup> {

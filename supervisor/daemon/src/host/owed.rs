@@ -67,7 +67,21 @@ impl Owed {
 impl Host {
     /// Work for another thread; said once when there can be none.
     pub(super) fn aside(&mut self, work: impl FnOnce() + Send + 'static) {
-        if let Err(error) = self.aside.run(work)
+        let asked = self.aside.run(work);
+        self.say_when_no_thread(asked);
+    }
+
+    /// The same for work whose answer the loop counts on: where the work panics, `lost` is its answer (law L6).
+    pub(super) fn ask_aside(&mut self, lost: Msg, work: impl FnOnce() -> Msg + Send + 'static) {
+        let tx = self.tx.clone();
+        let asked = self.aside.ask(lost, work, move |answer| {
+            let _ = tx.send(answer);
+        });
+        self.say_when_no_thread(asked);
+    }
+
+    fn say_when_no_thread(&mut self, asked: io::Result<()>) {
+        if let Err(error) = asked
             && !std::mem::replace(&mut self.said_no_thread, true)
         {
             let text = format!(
@@ -83,11 +97,9 @@ impl Host {
     /// Has what changed in the leases written beside the loop, in one piece for all groups.
     pub(super) fn keep_leases(&mut self) {
         if let Some(flush) = self.leases.next_flush() {
-            let tx = self.tx.clone();
-            self.aside(move || {
-                let written = flush.write();
-                let _ = tx.send(Msg::LeasesWritten(flush.version(), written));
-            });
+            let version = flush.version();
+            let lost = Msg::LeasesWritten(version, Err(flush.lost()));
+            self.ask_aside(lost, move || Msg::LeasesWritten(version, flush.write()));
         }
     }
 
@@ -128,10 +140,10 @@ impl Host {
     /// Removes a deleted group's data beside the loop: gigabytes take time, and no other group waits for that.
     pub(super) fn remove_trash(&mut self, path: PathBuf, version: u64) {
         self.owed.trash.push(Trash { path: path.clone(), version, emptied: false });
-        let tx = self.tx.clone();
-        self.aside(move || {
+        let lost = Msg::TrashEmptied(path.clone(), Err(io::Error::other("its thread ended without an answer")));
+        self.ask_aside(lost, move || {
             let emptied = state::empty_trash(&path);
-            let _ = tx.send(Msg::TrashEmptied(path, emptied));
+            Msg::TrashEmptied(path, emptied)
         });
     }
 

@@ -44,6 +44,12 @@ impl Flush {
         self.version
     }
 
+    /// The end of one whose thread ended without an answer.
+    pub fn lost(&self) -> LeaseError {
+        let source = std::io::Error::other("its thread ended without an answer");
+        LeaseError::Sync { path: self.layout.leases(), source }
+    }
+
     /// Writes it and waits for the disk. Before that the names of the groups' folders are made durable: those that were
     /// made, and those that took a trash name.
     ///
