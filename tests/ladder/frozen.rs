@@ -4,15 +4,15 @@ use crate::world::*;
 use socialweb_wire::{Phase, Rung};
 use std::fs;
 
-const FOLLOW: &str = "trap '[ -z \"$s\" ] || kill $s; exit 0' TERM";
-const PARK: &str = "while :; do sleep 1000 & s=$!; wait $s; done";
+/// Follows the stop signal whenever it comes: a shell that sleeps in a child can be caught between the fork and the note of the child's number.
+const PARK: &str = "exec sleep 100000";
 
 in_worlds!(who_froze_itself_follows_the_stop_signal: with_cgroups, as_nobody_in_a_delegated_subtree);
 
 fn who_froze_itself_follows_the_stop_signal(stage: Stage) {
-    let plain = component("plain", &format!("{FOLLOW}; echo 1 > $run/cgroup.freeze; {PARK}"), LONG);
+    let plain = component("plain", &format!("echo 1 > $run/cgroup.freeze; {PARK}"), LONG);
     let nested = "mkdir -p $run/a/b && echo $$ > $run/a/b/cgroup.procs; echo $$ > there";
-    let nested = component("nested", &format!("{FOLLOW}; {nested}; {PARK}"), LONG);
+    let nested = component("nested", &format!("{nested}; {PARK}"), LONG);
     let stage = stage.started("troubled", &group(&[plain, nested]));
     wait_frozen(&stage.cgroup_of(stage.leader("troubled", "plain").pid));
     // From the inside out: who froze the outer one first would not come to the inner ones.
@@ -56,8 +56,8 @@ fn a_subtree_frozen_by_a_member_holds_up_no_group(stage: Stage) {
 
 /// A group of a sister and of one that freezes this cgroup when the sister is there.
 fn freezer(stage: Stage, which: &str) -> Stage {
-    let freeze = format!("{FOLLOW}; while [ ! -e go ]; do sleep 0.02; done; echo 1 > {which}/cgroup.freeze; {PARK}");
-    let text = group(&[component("freezer", &freeze, LONG), component("sister", &format!("{FOLLOW}; {PARK}"), LONG)]);
+    let freeze = format!("while [ ! -e go ]; do sleep 0.02; done; echo 1 > {which}/cgroup.freeze; {PARK}");
+    let text = group(&[component("freezer", &freeze, LONG), component("sister", PARK, LONG)]);
     let stage = stage.started("troubled", &text);
     fs::write(stage.dir("troubled", "freezer").join("go"), "").unwrap();
     stage

@@ -51,7 +51,7 @@ fn a_number_that_is_given_out_again_during_the_ladder_is_nobody_of_ours(stage: S
         return skip(&stage.name, "root: only root may choose a process's number");
     }
     // The leader follows the stop signal at once, so that its number is free while the others have their grace.
-    let follow = "trap 'kill $s; exit 0' TERM; while :; do sleep 1000 & s=$!; wait $s; done";
+    let follow = "exec sleep 100000";
     let script = format!("(setsid $STAY brief &) ; (setsid $STAY stubborn &) ; {follow}");
     let stage = stage.started("troubled", &group(&[component("nasty", &script, "stop = { grace = \"4s\" }")]));
     let [brief, stubborn] = ["brief", "stubborn"].map(|name| stage.shown("troubled", "nasty", name));

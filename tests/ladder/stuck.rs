@@ -5,15 +5,11 @@ use crate::world::*;
 use socialweb_sys::process::Stat;
 use socialweb_wire::Rung;
 
-/// Follows the stop signal, and leaves nothing behind.
-const FOLLOW: &str = "trap '[ -z \"$s\" ] || kill $s; exit 0' TERM";
-const PARK: &str = "while :; do sleep 1000 & s=$!; wait $s; done";
-
 in_worlds!(a_stopped_process_follows_the_stop_signal_or_is_killed:
     with_cgroups, as_nobody_in_a_delegated_subtree, without_cgroups);
 
 fn a_stopped_process_follows_the_stop_signal_or_is_killed(stage: Stage) {
-    let follower = component("follower", &format!("{FOLLOW}; kill -STOP $$; {PARK}"), LONG);
+    let follower = component("follower", "kill -STOP $$; exec sleep 100000", LONG);
     let ignorer = component("ignorer", "trap '' TERM; ($STAY child &) ; kill -STOP $$; $STAY woken", SHORT);
     let stage = stage.started("troubled", &group(&[follower, ignorer]));
     let leaders = ["follower", "ignorer"].map(|name| stage.leader("troubled", name));

@@ -17,8 +17,11 @@ use std::time::{Duration, Instant};
 const A_MOMENT: Duration = Duration::from_secs(1);
 
 impl Host {
-    /// Thaws the run and signals its leader through the pidfd: a frozen process takes no signal but KILL.
+    /// Signals the leader of the run through its pidfd, and lets it run. In this order, so that to follow is the first that it does when it runs
+    /// again; a frozen or stopped process keeps what it cannot take pending.
     pub(super) fn signal_run(&mut self, key: &Key, signal: i32) {
+        let signal = if mutant!("l3-killed-unasked") { nix::libc::SIGKILL } else { signal };
+        self.send(key, signal);
         let Some(live) = self.births.get(key) else { return };
         if let (Some(cgroup), Containment::Cgroups { tree, .. }) = (&live.cgroup, &self.containment)
             && !mutant!("l3-no-thaw")
@@ -27,11 +30,12 @@ impl Host {
             let text = format!("cannot thaw {}: {}", key.component, crate::chain::chain(&error));
             self.warn(Some(&key.group), text);
         }
+        self.send(key, nix::libc::SIGCONT);
+    }
+
+    fn send(&mut self, key: &Key, signal: i32) {
         let Some(live) = self.births.get(key) else { return };
-        let signal = if mutant!("l3-killed-unasked") { nix::libc::SIGKILL } else { signal };
-        // A stopped process keeps signals pending: CONT lets it take ours.
-        let sent = live.pidfd.send(signal).and_then(|_| live.pidfd.send(nix::libc::SIGCONT));
-        if let Err(error) = sent {
+        if let Err(error) = live.pidfd.send(signal) {
             let text = format!("cannot signal {} (pid {}): {error}", key.component, live.pid);
             self.warn(Some(&key.group), text);
         }
