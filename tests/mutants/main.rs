@@ -9,6 +9,7 @@ mod support;
 
 mod judges;
 mod scene;
+mod trial;
 
 use judges::Judge;
 use std::collections::BTreeSet;
@@ -16,17 +17,14 @@ use std::fs;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
-use support::{PATIENCE, cgroup2_mount, skip};
+use support::{cgroup2_mount, skip};
+use trial::{Broken, Finding};
 
 /// Faults at a time: a daemon that is broken is mostly waited for.
 const AT_ONCE: usize = 5;
-/// What a broken daemon has not done by then it does not do. On a slow machine that convicts it too early; it is guilty
-/// all the same.
-const SHORT: Duration = Duration::from_secs(8);
 
-/// A fault, who must notice it, and whether it needs cgroups to matter.
-struct Fault(&'static str, Judge, Needs);
+/// A fault, who must notice it, by what, and whether it needs cgroups to matter.
+struct Fault(&'static str, Judge, Broken, Needs);
 
 #[derive(Clone, Copy, PartialEq)]
 enum Needs {
@@ -35,55 +33,67 @@ enum Needs {
 }
 
 const FAULTS: &[Fault] = &[
-    Fault("l2-all-told-at-once", Judge::Stop, Needs::Nothing),
-    Fault("l3-child-unseen", Judge::Restart, Needs::Nothing),
-    Fault("l3-empty-unseen", Judge::Stop, Needs::Nothing),
-    Fault("l3-end-without-stop", Judge::End, Needs::Nothing),
-    Fault("l3-group-not-removed", Judge::Stop, Needs::Cgroups),
-    Fault("l3-killed-unasked", Judge::Stop, Needs::Nothing),
-    Fault("l3-no-marker", Judge::Stop, Needs::Nothing),
-    Fault("l3-no-subreaper", Judge::Stop, Needs::Cgroups),
-    Fault("l3-no-thaw", Judge::Stop, Needs::Cgroups),
-    Fault("l3-run-not-removed", Judge::Restart, Needs::Cgroups),
-    Fault("l3-strays-unseen", Judge::Stop, Needs::Cgroups),
-    Fault("l3-tree-left", Judge::End, Needs::Cgroups),
-    Fault("l4-forgotten-not-reaped", Judge::Crash, Needs::Nothing),
-    Fault("l4-generation-lost", Judge::Crash, Needs::Nothing),
-    Fault("l4-survivors-not-sought", Judge::Crash, Needs::Nothing),
-    Fault("l6-no-kill", Judge::Stop, Needs::Nothing),
-    Fault("l6-second-term-cuts", Judge::End, Needs::Nothing),
-    Fault("l7-delete-keeps-data", Judge::Delete, Needs::Nothing),
-    Fault("l7-stop-not-kept", Judge::Crash, Needs::Nothing),
-    Fault("l9-delete-keeps-ports", Judge::Delete, Needs::Nothing),
-    Fault("l9-lease-dropped", Judge::Stop, Needs::Nothing),
-    Fault("l9-port-not-probed", Judge::Restart, Needs::Nothing),
-    Fault("l9-started-before-flush", Judge::Full, Needs::Nothing),
-    Fault("l14-receipt-early", Judge::Stop, Needs::Nothing),
-    Fault("l14-receipt-lost", Judge::Stop, Needs::Nothing),
+    Fault("l2-all-told-at-once", Judge::Stop, Broken::Order, Needs::Nothing),
+    Fault("l3-child-unseen", Judge::Restart, Broken::Unreaped, Needs::Nothing),
+    Fault("l3-empty-unseen", Judge::Stop, Broken::Outlived, Needs::Nothing),
+    Fault("l3-end-without-stop", Judge::End, Broken::Order, Needs::Nothing),
+    Fault("l3-group-not-removed", Judge::Stop, Broken::Cgroup, Needs::Cgroups),
+    Fault("l3-killed-unasked", Judge::Stop, Broken::Order, Needs::Nothing),
+    Fault("l3-no-marker", Judge::Stop, Broken::Marker, Needs::Nothing),
+    Fault("l3-no-subreaper", Judge::Stop, Broken::Outlived, Needs::Cgroups),
+    Fault("l3-no-thaw", Judge::Stop, Broken::Frozen, Needs::Cgroups),
+    Fault("l3-run-not-removed", Judge::Restart, Broken::Cgroup, Needs::Cgroups),
+    Fault("l3-strays-unseen", Judge::Stop, Broken::Outlived, Needs::Cgroups),
+    Fault("l3-tree-left", Judge::End, Broken::Cgroup, Needs::Cgroups),
+    Fault("l4-forgotten-not-reaped", Judge::Crash, Broken::Survivors, Needs::Nothing),
+    Fault("l4-generation-lost", Judge::Crash, Broken::Generation, Needs::Nothing),
+    Fault("l4-survivors-not-sought", Judge::Crash, Broken::Survivors, Needs::Nothing),
+    Fault("l6-no-kill", Judge::Stop, Broken::Outlived, Needs::Nothing),
+    Fault("l6-second-term-cuts", Judge::End, Broken::Order, Needs::Nothing),
+    Fault("l7-delete-keeps-data", Judge::Delete, Broken::Data, Needs::Nothing),
+    Fault("l7-stop-not-kept", Judge::Crash, Broken::Desired, Needs::Nothing),
+    Fault("l9-delete-keeps-ports", Judge::Delete, Broken::Ports, Needs::Nothing),
+    Fault("l9-lease-dropped", Judge::Stop, Broken::Lease, Needs::Nothing),
+    Fault("l9-port-not-probed", Judge::Restart, Broken::Taken, Needs::Nothing),
+    Fault("l9-started-before-flush", Judge::Full, Broken::Unflushed, Needs::Nothing),
+    Fault("l14-receipt-early", Judge::Stop, Broken::ReceiptEarly, Needs::Nothing),
+    Fault("l14-receipt-lost", Judge::Stop, Broken::Receipt, Needs::Nothing),
 ];
 
 #[test]
 fn each_deliberate_fault_of_the_daemon_is_noticed() {
     let cgroups = cgroup2_mount().is_some();
-    let (mine, rest): (Vec<&Fault>, Vec<&Fault>) = FAULTS.iter().partition(|f| cgroups || f.2 == Needs::Nothing);
+    let (mine, rest): (Vec<&Fault>, Vec<&Fault>) = FAULTS.iter().partition(|f| cgroups || f.3 == Needs::Nothing);
     if !rest.is_empty() {
         skip("each_deliberate_fault_of_the_daemon_is_noticed", "cgroup2: some faults matter only with it");
     }
-    let (next, missed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let (next, wrong) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
-                while let Some(Fault(name, judge, _)) = mine.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    match judge.verdict(Some(name), SHORT) {
-                        Ok(()) => missed.lock().unwrap().push(*name),
-                        Err(violation) => println!("{name}: {violation}"),
+                while let Some(fault) = mine.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if let Err(why) = convict(fault) {
+                        wrong.lock().unwrap().push(format!("{}: {why}", fault.0));
                     }
                 }
             });
         }
     });
-    let missed = missed.into_inner().unwrap();
-    assert!(missed.is_empty(), "nobody noticed: {missed:?}");
+    let wrong = wrong.into_inner().unwrap();
+    assert!(wrong.is_empty(), "{} of {} faults:\n{}", wrong.len(), mine.len(), wrong.join("\n"));
+}
+
+/// The daemon with this fault is convicted of what the fault breaks, and of nothing else.
+fn convict(Fault(name, judge, broken, _): &Fault) -> Result<(), String> {
+    match judge.verdict(Some((name, *broken))) {
+        Ok(()) => Err("nobody noticed".into()),
+        Err(Finding::Guilty(of, seen)) if of == *broken => {
+            println!("{name}: {of:?}: {seen}");
+            Ok(())
+        }
+        Err(Finding::Guilty(of, seen)) => Err(format!("convicted of {of:?}, not of {broken:?}: {seen}")),
+        Err(Finding::Unclear(what)) => Err(format!("inconclusive: {what}")),
+    }
 }
 
 #[test]
@@ -115,7 +125,7 @@ macro_rules! passes {
         $(
             #[test]
             fn $name() {
-                Judge::$judge.verdict(None, PATIENCE).unwrap();
+                Judge::$judge.verdict(None).unwrap();
             }
         )*
     };

@@ -15,19 +15,25 @@ const HEAD: &str = r#"exec 2>/dev/null
 say() { echo "$1" >> "$OUT/said"; }
 exec 9>>"$OUT/lock-$NAME"; flock -n 9 || say "$NAME twice"; echo "$NAME" >> "$OUT/started"
 "#;
+/// Tenths of a second that b takes to follow the signal.
+const LINGER: u32 = 5;
+/// The same where a is not to be told meanwhile, and is; that ends it.
+const LONG_LINGER: u32 = 300;
 const STAY: &str = "while :; do sleep 0.1; done";
 
 /// Where the programs of one daemon leave their traces.
 pub struct Scene {
     pub out: PathBuf,
+    linger: u32,
 }
 
 impl Scene {
-    pub fn new(name: &str) -> Scene {
+    /// `patient`: b waits for a to be told, which must not happen, as long as a slow machine may take for that.
+    pub fn new(name: &str, patient: bool) -> Scene {
         let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mutant-{}-{name}", std::process::id()));
         let _ = fs::remove_dir_all(&out);
         fs::create_dir_all(&out).unwrap();
-        Scene { out }
+        Scene { out, linger: if patient { LONG_LINGER } else { LINGER } }
     }
 
     fn component(&self, name: &str, grace: &str, script: &str, more: &str) -> String {
@@ -44,7 +50,11 @@ impl Scene {
         let a = format!(
             "trap 'ls ../receipts 2>/dev/null | grep -q json && say \"a sees a receipt\"; say \"a told\"; exit 0' TERM\necho up\n{STAY}"
         );
-        let b = format!("trap 'say \"b told\"; sleep 0.5; say \"b done\"; exit 0' TERM\necho up\n{STAY}");
+        let lingers = format!(
+            "n=0; while [ $n -lt {} ] && ! grep -q \"a told\" \"$OUT/said\"; do sleep 0.1; n=$((n+1)); done",
+            self.linger
+        );
+        let b = format!("trap 'say \"b told\"; {lingers}; say \"b done\"; exit 0' TERM\necho up\n{STAY}");
         let ready = "readiness = { kind = \"log-line\", contains = \"up\" }";
         let text = self.component("a", LONG, &a, &format!("ports = [\"web\"]\n{ready}"));
         format!("kind = \"exec\"\n{text}{}", self.component("b", LONG, &b, &format!("needs = [\"a\"]\n{ready}")))
@@ -72,7 +82,9 @@ impl Scene {
 
     /// One that takes for ever to stop.
     pub fn endless(&self) -> String {
-        format!("kind = \"exec\"\n{}", self.component("e", "10m", &format!("trap '' TERM\n{STAY}"), ""))
+        let script = format!("trap '' TERM\necho up\n{STAY}");
+        let ready = "readiness = { kind = \"log-line\", contains = \"up\" }";
+        format!("kind = \"exec\"\n{}", self.component("e", "10m", &script, ready))
     }
 
     pub fn said(&self) -> Vec<String> {
