@@ -1,6 +1,6 @@
 //! A daemon with one demo tenant, and kubectl.
 
-use crate::support::{Daemon, skip};
+use crate::support::{Daemon, skip, wait_for};
 use socialweb_wire::Phase;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -63,7 +63,8 @@ impl Tenant {
         self.daemon.group("demo").kubeconfig.expect("status names the kubeconfig").into()
     }
 
-    pub fn kubectl(&self, args: &[&str]) -> String {
+    /// Err: what kubectl complains of.
+    pub fn try_kubectl(&self, args: &[&str]) -> Result<String, String> {
         let mut command = Command::new(&self.kubectl);
         command
             .env_remove("KUBECONFIG")
@@ -72,13 +73,14 @@ impl Tenant {
             .arg(self.kubeconfig())
             .args(args);
         let out = command.output().unwrap();
-        assert!(
-            out.status.success(),
-            "kubectl {args:?}: {}\n{}",
-            String::from_utf8_lossy(&out.stderr),
-            self.daemon.log()
-        );
-        String::from_utf8(out.stdout).unwrap()
+        match out.status.success() {
+            true => Ok(String::from_utf8(out.stdout).unwrap()),
+            false => Err(String::from_utf8_lossy(&out.stderr).into_owned()),
+        }
+    }
+
+    pub fn kubectl(&self, args: &[&str]) -> String {
+        self.try_kubectl(args).unwrap_or_else(|why| panic!("kubectl {args:?}: {why}\n{}", self.daemon.log()))
     }
 
     pub fn namespaces(&self) -> Vec<String> {
@@ -88,7 +90,10 @@ impl Tenant {
 
     pub fn still_the_same(&self, port: u16) {
         assert_eq!(self.port(), port);
-        assert_eq!(self.kubectl(&["get", "configmap", "before", "-o", "jsonpath={.data.a}"]), "b");
+        // A server that has just lost its store, and has it again, refuses for a moment.
+        let asked = || self.try_kubectl(&["get", "configmap", "before", "-o", "jsonpath={.data.a}"]);
+        let kept = wait_for("the server answers again", || asked().ok());
+        assert_eq!(kept, "b");
     }
 
     pub fn kubeconfig_holds_no_secret(&self) {

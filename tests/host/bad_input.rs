@@ -1,6 +1,6 @@
 //! What a person can get wrong before anything runs.
 
-use crate::support::{Daemon, PROGRAM, wait_for};
+use crate::support::{Daemon, PROGRAM, own_ports, wait_for};
 use crate::{STEADY, SUPERVISOR, script};
 use socialweb_wire::Phase;
 use std::fs;
@@ -118,7 +118,9 @@ fn corrupt_leases_and_records_are_kept_aside_and_no_port_moves() {
 #[test]
 fn a_taken_sticky_port_names_its_holder_and_does_not_move() {
     let web = script("web", "exec sleep 100000", "ports = [\"web\"]");
-    let mut daemon = Daemon::started(SUPERVISOR, &[("web", &web), ("steady", STEADY)]);
+    // Others of these tests have servers on the ports that every daemon leases.
+    let supervisor = format!("{SUPERVISOR}{}", own_ports());
+    let mut daemon = Daemon::started(&supervisor, &[("web", &web), ("steady", STEADY)]);
     let port = daemon.wait_phase("web", Phase::Ready).ports["web"];
     daemon.stop();
     let holder = TcpListener::bind(("127.0.0.1", port)).unwrap();

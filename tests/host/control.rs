@@ -99,7 +99,12 @@ fn an_operators_stop_outlives_the_daemon_and_a_start_ends_it() {
 
 #[test]
 fn a_group_that_was_being_stopped_when_the_daemon_was_killed_is_ended_by_the_next_one() {
-    let stubborn = script("stubborn", "trap '' TERM; while :; do sleep 1; done", "").replace("\"1s\"", "\"10m\"");
+    let stubborn = script(
+        "stubborn",
+        "trap '' TERM; echo set; while :; do sleep 1; done",
+        "readiness = { kind = \"log-line\", contains = \"set\" }",
+    )
+    .replace("\"1s\"", "\"10m\"");
     let mut daemon = Daemon::started(SUPERVISOR, &[("stubborn", &stubborn), ("steady", STEADY)]);
     let pid = daemon.wait_phase("stubborn", Phase::Ready).components[0].pid.unwrap();
     daemon.ctl_ok(&["stop", "stubborn", "--no-wait"]);

@@ -1,6 +1,6 @@
 //! Components that misbehave. Each test has a steady group beside the troubled one, which must not notice.
 
-use crate::support::{Daemon, send, wait_for};
+use crate::support::{Daemon, own_ports, send, wait_for};
 use crate::{STEADY, SUPERVISOR, script};
 use socialweb_wire::Phase;
 
@@ -155,7 +155,7 @@ fn each_kind_of_readiness_holds_when_the_program_says_so_and_not_before() {
     let texts: Vec<(String, String)> = kinds.iter().map(text).collect();
     let clusters: Vec<(&str, &str)> = texts.iter().map(|(n, t)| (n.as_str(), t.as_str())).collect();
     // All of them start at once and wait.
-    let supervisor = format!("{SUPERVISOR}[budgets]\nmax_concurrent_starts = \"off\"\n");
+    let supervisor = format!("{SUPERVISOR}{}[budgets]\nmax_concurrent_starts = \"off\"\n", own_ports());
     let mut daemon = Daemon::started(&supervisor, &clusters);
     for (name, _) in &clusters {
         wait_for("the program runs", || daemon.group(name).components.first()?.pid);
@@ -231,9 +231,11 @@ fn a_fifo_in_place_of_a_log_holds_up_nobody() {
 
 #[test]
 fn what_a_hanging_probe_forks_is_ended_with_it() {
-    let mark = format!("sw-probe-{}", std::process::id());
+    // Its forked process is known by how long it sleeps, and never forks itself: a copy of it, not yet another program,
+    // would be counted too.
+    let mark = format!("0.7{}", std::process::id());
     let probe = format!(
-        "readiness = {{ kind = \"exec\", argv = [\"sh\", \"-c\", '''trap \"\" TERM; sh -c 'sleep 1000; :' {mark} & wait'''], interval = \"50ms\", timeout = \"200ms\" }}"
+        "readiness = {{ kind = \"exec\", argv = [\"sh\", \"-c\", '''trap \"\" TERM; sleep 1000 {mark} & wait'''], interval = \"50ms\", timeout = \"200ms\" }}"
     );
     let (daemon, steady) = beside(&script("slow", "exec sleep 100000", &probe));
     let mut seen = std::collections::BTreeSet::new();

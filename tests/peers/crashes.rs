@@ -1,7 +1,7 @@
 //! The supervisor dies, and what it left meets the next one.
 
 use crate::support::{Daemon, send, wait_for};
-use crate::{SHORT, SUPERVISOR, component, group, ready, stop_leaves_nothing, wait_processes};
+use crate::{SHORT, SUPERVISOR, component, group, ready, stop_leaves_nothing, wait_sleeps};
 use socialweb_wire::Phase;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -30,13 +30,13 @@ fn a_survivor_that_holds_a_port_is_gone_before_its_successor_asks_for_it() {
 #[test]
 fn a_stop_after_a_crash_stops_as_well_as_any() {
     let mut daemon = ready("(setsid sleep 100000 &) ; exec sleep 100001", SHORT);
-    wait_processes(&daemon, 2);
+    wait_sleeps(&daemon, 2);
     for _ in 0..2 {
         daemon.kill_9();
         daemon.start();
         daemon.wait_phase("g", Phase::Ready);
     }
-    wait_processes(&daemon, 2);
+    wait_sleeps(&daemon, 2);
     stop_leaves_nothing(daemon);
 }
 
@@ -44,14 +44,14 @@ fn a_stop_after_a_crash_stops_as_well_as_any() {
 #[test]
 fn what_ended_while_the_daemon_was_down_is_no_riddle_to_the_next_one() {
     let mut daemon = ready("(sleep 100000 &) ; exec sleep 100001", SHORT);
-    let before = wait_processes(&daemon, 2);
+    let before = wait_sleeps(&daemon, 2);
     let leader = daemon.group("g").components[0].pid.unwrap();
     daemon.kill_9();
     send(leader, 9);
     daemon.start();
     let group = daemon.wait_phase("g", Phase::Ready);
     assert_eq!(group.components[0].restarts, 0);
-    let after = wait_processes(&daemon, 2);
+    let after = wait_sleeps(&daemon, 2);
     assert!(after.iter().all(|pid| !before.contains(pid)), "{before:?} {after:?}");
     stop_leaves_nothing(daemon);
 }
@@ -86,22 +86,34 @@ fn replace_everywhere(folder: &Path, from: &str, to: &str) {
         } else if let Ok(text) = std::fs::read_to_string(entry.path())
             && text.contains(from)
         {
-            std::fs::write(entry.path(), text.replace(from, to)).unwrap();
+            std::fs::write(entry.path(), replace_number(&text, from, to)).unwrap();
         }
     }
+}
+
+/// Not where it is a part of a longer number, such as a time.
+fn replace_number(text: &str, from: &str, to: &str) -> String {
+    let mut parts = text.split(from);
+    let mut all = parts.next().unwrap_or_default().to_string();
+    for part in parts {
+        let within = all.ends_with(|c: char| c.is_ascii_digit()) || part.starts_with(|c: char| c.is_ascii_digit());
+        all += if within { from } else { to };
+        all += part;
+    }
+    all
 }
 
 /// habitat-sh/habitat#5687: a supervisor that was told to reload forgets its children, and a later stop leaves them.
 #[test]
 fn after_a_hangup_the_children_are_still_ours() {
     let daemon = ready("(setsid sleep 100000 &) ; exec sleep 100001", SHORT);
-    let before = wait_processes(&daemon, 2);
+    let before = wait_sleeps(&daemon, 2);
     for _ in 0..3 {
         daemon.signal(nix::sys::signal::Signal::SIGHUP);
     }
     // Answered after the signals were: one loop does both.
     daemon.ctl_ok(&["reload"]);
-    assert_eq!(wait_processes(&daemon, 2), before);
+    assert_eq!(wait_sleeps(&daemon, 2), before);
     stop_leaves_nothing(daemon);
 }
 

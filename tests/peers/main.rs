@@ -23,6 +23,9 @@ pub const SHORT: &str = "stop = { grace = \"1s\" }";
 /// A grace that no test outlasts: what ends within it ended by itself.
 pub const ENDLESS: &str = "stop = { grace = \"1h\" }";
 
+/// For a script that says `set` once it is ready to be told to stop: before that the signal would meet no trap.
+pub const WHEN_SET: &str = "readiness = { kind = \"log-line\", contains = \"set\" }";
+
 /// One component: a shell script in its own folder.
 pub fn component(name: &str, script: &str, more: &str) -> String {
     format!(
@@ -47,6 +50,15 @@ pub fn wait_processes(daemon: &Daemon, n: usize) -> Vec<u32> {
     wait_for(&format!("{n} processes run"), || {
         let pids: Vec<u32> = daemon.marked().into_iter().map(|(pid, _)| pid).collect();
         (pids.len() == n).then_some(pids)
+    })
+}
+
+/// The same, when all of them are `sleep`: a shell that is about to end, or to become one, is not taken for one of them.
+pub fn wait_sleeps(daemon: &Daemon, n: usize) -> Vec<u32> {
+    wait_for(&format!("{n} processes sleep"), || {
+        let marked = daemon.marked();
+        let all = marked.len() == n && marked.iter().all(|(_, comm)| comm == "sleep");
+        all.then(|| marked.into_iter().map(|(pid, _)| pid).collect())
     })
 }
 

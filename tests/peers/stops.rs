@@ -1,7 +1,8 @@
 //! Stops that hung, came too late, or were refused.
 
 use crate::support::{Daemon, send};
-use crate::{ENDLESS, SHORT, SUPERVISOR, component, group, ready, stop_leaves_nothing, wait_processes, wait_wrote};
+use crate::{ENDLESS, SHORT, SUPERVISOR, WHEN_SET};
+use crate::{component, group, ready, stop_leaves_nothing, wait_processes, wait_wrote};
 use nix::sys::signal::Signal;
 use socialweb_wire::Phase;
 
@@ -47,7 +48,11 @@ fn the_end_of_the_daemon_does_not_wait_for_a_long_start() {
 /// circus-tent/circus#776, #1154: while one stop is going on every other one is refused.
 #[test]
 fn a_long_stop_holds_up_no_other() {
-    let stubborn = group(&[component("c", "trap '' TERM; while :; do sleep 1; done", ENDLESS)]);
+    let stubborn = group(&[component(
+        "c",
+        "trap '' TERM; echo set; while :; do sleep 1; done",
+        &format!("{WHEN_SET}\n{ENDLESS}"),
+    )]);
     let quick = group(&[component("c", "exec sleep 100000", ENDLESS)]);
     let mut daemon = Daemon::started(SUPERVISOR, &[("long", &stubborn), ("quick", &quick)]);
     let pid = daemon.wait_phase("long", Phase::Ready).components[0].pid.unwrap();
@@ -67,7 +72,8 @@ fn a_long_stop_holds_up_no_other() {
 /// just-containers/s6-overlay#554: TERM is only sent when the grace time has run out.
 #[test]
 fn the_stop_signal_comes_before_the_grace_and_not_after_it() {
-    let daemon = ready("trap 'echo told > told; exit 0' TERM; while :; do sleep 0.1; done", ENDLESS);
+    let script = "trap 'echo told > told; exit 0' TERM; echo set; while :; do sleep 0.1; done";
+    let daemon = ready(script, &format!("{WHEN_SET}\n{ENDLESS}"));
     daemon.ctl_ok(&["stop", "g"]);
     assert_eq!(wait_wrote(&daemon, "g", "c/told"), "told\n");
     stop_leaves_nothing(daemon);
@@ -98,12 +104,12 @@ fn restarts_at_the_same_time_leave_one_tree() {
 /// loses nothing.
 #[test]
 fn a_second_term_changes_nothing() {
-    let slow = "trap 'sleep 1; echo orderly > end; exit 0' TERM; while :; do sleep 0.1; done";
-    let redis = component("redis", slow, ENDLESS);
+    let slow = "trap 'sleep 1; echo orderly > end; exit 0' TERM; echo set; while :; do sleep 0.1; done";
+    let redis = component("redis", slow, &format!("{WHEN_SET}\n{ENDLESS}"));
     let app = component(
         "app",
-        "trap 'cat ../redis/end > seen 2>/dev/null; exit 0' TERM; while :; do sleep 0.1; done",
-        &format!("needs = [\"redis\"]\n{ENDLESS}"),
+        "trap 'cat ../redis/end > seen 2>/dev/null; exit 0' TERM; echo set; while :; do sleep 0.1; done",
+        &format!("needs = [\"redis\"]\n{WHEN_SET}\n{ENDLESS}"),
     );
     let mut daemon = Daemon::started(SUPERVISOR, &[("g", &group(&[redis, app]))]);
     daemon.wait_phase("g", Phase::Ready);

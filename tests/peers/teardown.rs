@@ -1,7 +1,7 @@
 //! Processes that outlived their supervisor elsewhere.
 
 use crate::support::{cgroup2_mount, wait_for};
-use crate::{ENDLESS, SHORT, ready, stop_leaves_nothing, wait_processes, wait_wrote, wrote};
+use crate::{ENDLESS, SHORT, WHEN_SET, ready, stop_leaves_nothing, wait_processes, wait_sleeps, wait_wrote, wrote};
 use socialweb_wire::Phase;
 use std::process::{Command, Stdio};
 
@@ -17,12 +17,10 @@ fn grandchildren_of_a_launcher_go_with_it() {
 /// succeeds with that one alive.
 #[test]
 fn a_leader_that_exits_does_not_cancel_the_kill_of_what_it_leaves() {
-    let daemon =
-        ready("trap 'exit 0' TERM; (trap '' TERM; while :; do sleep 1; done) & while :; do sleep 0.1; done", SHORT);
-    let leader = daemon.group("g").components[0].pid.unwrap();
-    let stubborn = wait_for("the second shell runs", || {
-        daemon.marked().into_iter().find(|(pid, comm)| comm == "sh" && *pid != leader).map(|(pid, _)| pid)
-    });
+    // The second shell says who it is once it ignores the signal.
+    let second = "sh -c 'trap \"\" TERM; echo $$ > stubborn; while :; do sleep 1; done'";
+    let daemon = ready(&format!("trap 'exit 0' TERM; {second} & while :; do sleep 0.1; done"), SHORT);
+    let stubborn: u32 = wait_wrote(&daemon, "g", "c/stubborn").trim().parse().unwrap();
     daemon.ctl_ok(&["stop", "g"]);
     let receipts = daemon.receipts("g");
     let others = &receipts.last().unwrap().components[0].others;
@@ -33,7 +31,7 @@ fn a_leader_that_exits_does_not_cancel_the_kill_of_what_it_leaves() {
 /// circus-tent/circus#1044: the parent dies at once on INT, its child lingers. A shell's background child ignores INT.
 #[test]
 fn a_child_that_ignores_the_stop_signal_is_killed_after_the_grace() {
-    let daemon = ready("sleep 100000 & trap 'exit 0' INT; wait", "stop = { signal = \"INT\", grace = \"1s\" }");
+    let daemon = ready("trap 'exit 0' INT; sleep 100000 & wait", "stop = { signal = \"INT\", grace = \"1s\" }");
     wait_processes(&daemon, 2);
     stop_leaves_nothing(daemon);
 }
@@ -42,16 +40,16 @@ fn a_child_that_ignores_the_stop_signal_is_killed_after_the_grace() {
 #[test]
 fn a_child_with_a_session_of_its_own_is_no_stranger() {
     let daemon = ready("setsid sleep 100000 & exec sleep 100001", SHORT);
-    wait_processes(&daemon, 2);
+    wait_sleeps(&daemon, 2);
     stop_leaves_nothing(daemon);
 }
 
 /// Yelp/dumb-init#212: init exits when its first child has ended and does not wait for the others.
 #[test]
 fn the_daemon_ends_after_the_last_of_its_children() {
-    let slow = "trap 'sleep 1; echo orderly > end; exit 0' TERM; while :; do sleep 0.1; done";
+    let slow = "trap 'sleep 1; echo orderly > end; exit 0' TERM; echo set; while :; do sleep 0.1; done";
     let quick = crate::component("nginx", "exec sleep 100000", ENDLESS);
-    let group = crate::group(&[crate::component("cron", slow, ENDLESS), quick]);
+    let group = crate::group(&[crate::component("cron", slow, &format!("{WHEN_SET}\n{ENDLESS}")), quick]);
     let mut daemon = crate::support::Daemon::started(crate::SUPERVISOR, &[("g", &group)]);
     daemon.wait_phase("g", Phase::Ready);
     daemon.stop();

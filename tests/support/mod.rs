@@ -367,8 +367,8 @@ impl Drop for Daemon {
 pub fn own_ports() -> String {
     static RANGES: AtomicU32 = AtomicU32::new(0);
     // Some distance between test programs that run at the same time.
-    let first = 20000 + std::process::id() % 50 * 240 + RANGES.fetch_add(1, Ordering::Relaxed) % 60 * 4;
-    format!("[ports]\nranges = [\"{first}-{}\"]\n", first + 3)
+    let first = 20000 + std::process::id() % 25 * 480 + RANGES.fetch_add(1, Ordering::Relaxed) % 60 * 8;
+    format!("[ports]\nranges = [\"{first}-{}\"]\n", first + 7)
 }
 
 /// Signals a process through a pidfd; one that is gone already is fine.

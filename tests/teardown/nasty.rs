@@ -12,8 +12,8 @@ witness() {
   for f in "$OUT"/pids/*; do
     n=${f##*/}; r=${n%%-*}
     [ "$r" -gt "$RANK" ] || continue
-    read -r p < "$f"
-    s=$(cat "/proc/$p/stat" 2>/dev/null) || continue
+    { read -r p < "$f"; } 2>/dev/null || continue
+    { read -r s < "/proc/$p/stat"; } 2>/dev/null || continue
     case "$s" in *") Z "*) [ -n "$ZOMBIES_ARE_GONE" ] && continue;; esac
     echo "$RANK $NAME sees $n" >> "$OUT/term"
   done
@@ -22,15 +22,14 @@ witness() {
   exit 0
 }
 trap witness TERM
-here() { echo "$1" > "$OUT/pids/.$2" && mv "$OUT/pids/.$2" "$OUT/pids/$2"; }
-here $$ "$RANK-$NAME"
+here() { echo $$ > "$OUT/pids/.$RANK-$NAME" && mv "$OUT/pids/.$RANK-$NAME" "$OUT/pids/$RANK-$NAME"; }
 "#;
 
 /// Sleeps in a way that lets traps run at once.
-const PARK: &str = "while :; do sleep 1000 & wait $!; done";
+const PARK: &str = "here\nwhile :; do sleep 1000 & wait $!; done";
 
-/// The same, and leaves nothing behind.
-const PARK_TIDILY: &str = "while :; do sleep 1000 & sleeper=$!; wait $sleeper; done";
+/// The same, and leaves nothing behind: when it shows itself, it knows the number of its sleep.
+const PARK_TIDILY: &str = "sleep 100000 & sleeper=$!\nhere\nwhile :; do wait $sleeper; done";
 
 /// A program: name, rank, needs, script.
 pub struct Program {

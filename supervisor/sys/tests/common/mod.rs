@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// Far longer than anything here takes; only a broken test waits for it.
-pub const LIMIT: Duration = Duration::from_secs(20);
+pub const LIMIT: Duration = Duration::from_secs(120);
 
 /// Says what a test could not do, and why.
 pub fn skip(test: &str, reason: &str) {
@@ -79,7 +79,7 @@ pub fn sh(script: &str) -> Command {
 
 /// A program that only waits.
 pub fn sleeper() -> Command {
-    Command::new(vec!["/bin/sleep".into(), "60".into()], "/")
+    Command::new(vec!["/bin/sleep".into(), "1000".into()], "/")
 }
 
 /// A script whose output can be read.

@@ -22,7 +22,7 @@ fn a_number_with_another_start_time_is_never_signalled() {
 fn a_pidfd_is_readable_at_the_end_and_then_names_nobody() {
     let spawned = sh("exit 0").spawn(None).unwrap();
     let mut fds = [PollFd::new(spawned.pidfd.as_fd(), PollFlags::POLLIN)];
-    assert_eq!(poll(&mut fds, PollTimeout::from(20_000u16)).unwrap(), 1);
+    assert_eq!(poll(&mut fds, PollTimeout::from(60_000u16)).unwrap(), 1);
     assert!(spawned.pidfd.exists().unwrap(), "a zombie keeps its number");
     assert!(!process::alive(spawned.pid, spawned.start_time), "and is not alive");
     wait_for(spawned.pid);

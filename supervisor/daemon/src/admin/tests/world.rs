@@ -152,7 +152,7 @@ impl Rig {
 
     /// Waits until GET /healthz is answered: the server lives and has a free place.
     pub async fn is_well(&self) {
-        for _ in 0..500 {
+        for _ in 0..6_000 {
             if let Ok(answer) = self.client.get("http://admin/healthz").send().await
                 && answer.status() == 200
             {
@@ -178,7 +178,7 @@ impl Rig {
 pub async fn read_all(stream: &mut UnixStream) -> String {
     let mut answer = Vec::new();
     let read = stream.read_to_end(&mut answer);
-    let _ = tokio::time::timeout(std::time::Duration::from_secs(20), read).await.expect("the server hung up in time");
+    let _ = tokio::time::timeout(std::time::Duration::from_secs(120), read).await.expect("the server hung up in time");
     String::from_utf8_lossy(&answer).into_owned()
 }
 
