@@ -24,6 +24,7 @@ mod guest;
 mod repo;
 mod run;
 mod setup;
+mod skips;
 mod test;
 mod up;
 mod world;

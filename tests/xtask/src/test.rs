@@ -2,11 +2,12 @@
 //!
 //! A test that cannot run here prints `SKIP: name: cause: what was missing`, or appends that line to the file that
 //! SOCIALWEB_SKIP_FILE names (a thread or process of its own has no captured output), or both. The cause is one word; `--full`
-//! accepts only the causes of tests/allowed-skips.txt.
+//! accepts only the causes of tests/allowed-skips.txt, and no run one that is not there: see `skips`.
 
 use crate::repo::Repo;
 use crate::run;
 use crate::setup::{self, Install, Server, go};
+use crate::skips::Allowed;
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
 use std::fs;
@@ -47,7 +48,7 @@ pub fn test(args: &Args) -> Result<()> {
     }
     let tally = cargo_tests(&repo, args, &server)?;
     println!("\n{}", tally.summary());
-    failures.extend(tally.failures(args.full, &allowed(&repo)?));
+    failures.extend(tally.failures(args.full, &Allowed::here(&repo)?));
     if !failures.is_empty() {
         bail!("{}", failures.join("\n"));
     }
@@ -93,14 +94,6 @@ fn environment(cargo: &mut Command, repo: &Repo, server: &Server, skips: &Path) 
         Server::KubeServer => cargo.env("SOCIALWEB_KUBE_SERVER", repo.bin().join("kube-server")),
     };
     cargo.env_remove("KUBECONFIG").env_remove("NOTIFY_SOCKET");
-}
-
-/// The causes that `--full` accepts.
-pub(crate) fn allowed(repo: &Repo) -> Result<BTreeSet<String>> {
-    let path = repo.path("tests/allowed-skips.txt");
-    let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
-    let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
-    Ok(lines.filter(|line| !line.is_empty()).map(str::to_string).collect())
 }
 
 /// What a run of cargo test, or of a test program elsewhere, said.
@@ -175,7 +168,7 @@ impl Tally {
     }
 
     /// Why the run is no good; empty when it is.
-    pub(crate) fn failures(&self, full: bool, allowed: &BTreeSet<String>) -> Vec<String> {
+    pub(crate) fn failures(&self, full: bool, allowed: &Allowed) -> Vec<String> {
         let mut failures = Vec::new();
         if !self.green {
             failures.push(format!("{} tests failed; their own report is above", self.failed));
@@ -183,17 +176,9 @@ impl Tally {
         if self.green && self.passed == 0 {
             failures.push("no test ran; does the filter fit a name?".to_string());
         }
-        if full {
-            let refused = self.skips.iter().filter(|skip| !allowed.contains(cause(skip)));
-            failures.extend(refused.map(|skip| format!("--full does not accept the skip {skip}")));
-        }
+        failures.extend(self.skips.iter().filter_map(|skip| allowed.refusal(skip, full)));
         failures
     }
-}
-
-/// The word after the test's name, which may itself hold `::`.
-fn cause(skip: &str) -> &str {
-    skip.split(": ").nth(1).map_or("", str::trim)
 }
 
 #[cfg(test)]
@@ -221,20 +206,11 @@ mod tests {
     }
 
     #[test]
-    fn full_accepts_only_listed_causes() {
-        let tally =
-            tally(&["test result: ok. 3 passed; 0 failed", "SKIP: a::b: kvm: no device", "SKIP: c: bao: not there"]);
-        let allowed = BTreeSet::from(["kvm".to_string()]);
-        assert_eq!(tally.failures(true, &allowed), ["--full does not accept the skip c: bao: not there"]);
-        assert!(tally.failures(false, &allowed).is_empty());
-    }
-
-    #[test]
     fn a_run_without_any_test_or_with_a_red_one_fails() {
-        assert_eq!(tally(&[]).failures(false, &BTreeSet::new()).len(), 1);
+        assert_eq!(tally(&[]).failures(false, &Allowed::default()).len(), 1);
         let mut red = tally(&["test result: FAILED. 3 passed; 1 failed; 0 ignored"]);
         red.green = false;
-        assert_eq!(red.failures(false, &BTreeSet::new()), ["1 tests failed; their own report is above"]);
+        assert_eq!(red.failures(false, &Allowed::default()), ["1 tests failed; their own report is above"]);
     }
 
     #[test]
@@ -242,18 +218,9 @@ mod tests {
         let mut all = Tally::begun();
         all.add(tally(&["test result: ok. 3 passed; 0 failed"]));
         all.leave_out();
-        assert!(all.failures(false, &BTreeSet::new()).is_empty());
+        assert!(all.failures(false, &Allowed::default()).is_empty());
         assert_eq!(all.summary(), "proven 3, skipped 1\n3 passed, 0 failed, 1 skipped");
         all.lose(2);
-        assert_eq!((all.ran(), all.failures(false, &BTreeSet::new()).len()), (6, 1));
-    }
-
-    #[test]
-    fn the_committed_list_is_read() {
-        let allowed = allowed(&Repo::find().unwrap()).unwrap();
-        assert!(["firecracker", "k3s", "kvm"].iter().all(|cause| allowed.contains(*cause)), "{allowed:?}");
-        let is_a_word =
-            |cause: &String| cause.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-        assert!(allowed.iter().all(is_a_word), "a comment was read as a cause: {allowed:?}");
+        assert_eq!((all.ran(), all.failures(false, &Allowed::default()).len()), (6, 1));
     }
 }
