@@ -15,12 +15,11 @@ mod teardown {
 }
 
 use socialweb_wire::{Phase, Rung};
+use support::texts::SUPERVISOR;
 use support::{Daemon, skip};
 use teardown::broken::{Broken, Fault};
 use teardown::evidence::{Evidence, Scene};
 use teardown::nasty;
-
-const SUPERVISOR: &str = "[log]\njournal = \"never\"\n";
 
 /// Starts the nasty group under the daemon and waits until every process has shown itself.
 fn nasty_group(scene: &Scene, extra: &str) -> Daemon {

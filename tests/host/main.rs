@@ -12,17 +12,7 @@ mod limits;
 mod ops;
 mod trouble;
 
-/// No journal, so that a machine with one and a machine without one behave alike.
-pub const SUPERVISOR: &str = "[log]\njournal = \"never\"\n";
-
-/// A group that just runs.
-pub const STEADY: &str = r#"
-kind = "exec"
-[[component]]
-name = "steady"
-argv = ["sleep", "100000"]
-stop = { grace = "1s" }
-"#;
+pub use support::texts::{STEADY, SUPERVISOR};
 
 /// An exec group of one shell script.
 pub fn script(name: &str, script: &str, more: &str) -> String {

@@ -1,6 +1,7 @@
 //! Each judge leads a daemon through one thing that can happen, and says what was not as it must be.
 
 use crate::scene::Scene;
+use crate::support::texts::SUPERVISOR;
 use crate::support::{Daemon, PATIENCE, cgroup2_mount, own_ports, send};
 use crate::trial::{Broken, Finding, GROUP, Trial, demand, unclear};
 use nix::sys::signal::Signal;
@@ -10,7 +11,6 @@ use std::fs;
 use std::net::TcpListener;
 use std::time::Duration;
 
-const SUPERVISOR: &str = "[log]\njournal = \"never\"\n";
 /// What a broken daemon has not done by then, and after many answers, it does not do.
 const SHORT: Duration = Duration::from_secs(8);
 

@@ -12,10 +12,8 @@ mod stops;
 mod teardown;
 
 use socialweb_wire::Phase;
+pub use support::texts::SUPERVISOR;
 use support::{Daemon, wait_for};
-
-/// No journal, so that a machine with one and a machine without one behave alike.
-pub const SUPERVISOR: &str = "[log]\njournal = \"never\"\n";
 
 /// A short grace for what never follows TERM: its kill is what a test waits for.
 pub const SHORT: &str = "stop = { grace = \"1s\" }";

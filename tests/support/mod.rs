@@ -2,6 +2,7 @@
 #![allow(dead_code, missing_docs, clippy::unwrap_used)]
 
 pub mod hygiene;
+pub mod texts;
 mod wait;
 
 pub use wait::*;

@@ -12,10 +12,7 @@ fn l6_a_process_born_after_the_stop_began_is_killed_at_once() {
     world.model().script("a", [Behaviour { term: None, ..Behaviour::exec(Exec::Late(3_000)) }]);
     world.start(0);
     world.until_state("a", "Starting");
-    let began = world.now;
-    world.stop(0);
-    world.until_phase(Phase::Parked);
-    let took = world.now.since(began);
+    let took = world.takes(|w| w.stop(0), Phase::Parked);
     assert!(took < Duration::from_secs(4), "{took:?}");
     assert_eq!(world.held[0].receipts[0].components[0].rung, Rung::Kill);
 }
@@ -27,10 +24,7 @@ fn l6_a_spawn_that_fails_or_hangs_during_a_stop_does_not_hold_it_up() {
         world.model().script("a", [Behaviour::exec(exec)]);
         world.start(0);
         world.until_state("a", "Starting");
-        let began = world.now;
-        world.stop(0);
-        world.until_phase(Phase::Parked);
-        assert!(world.now.since(began) < Duration::from_secs(2));
+        assert!(world.takes(|w| w.stop(0), Phase::Parked) < Duration::from_secs(2));
     }
 }
 
@@ -42,10 +36,7 @@ fn l6_a_stop_shortens_the_longer_grace_of_a_restart() {
     world.start(0);
     world.until_phase(Phase::Ready);
     world.restart("a");
-    let began = world.now;
-    world.stop(0);
-    world.until_phase(Phase::Parked);
-    assert!(world.now.since(began) < Duration::from_secs(6));
+    assert!(world.takes(|w| w.stop(0), Phase::Parked) < Duration::from_secs(6));
 }
 
 #[test]
@@ -57,10 +48,7 @@ fn l6_a_post_task_at_the_stop_is_waited_for_no_longer_than_its_limit() {
     world.start(0);
     world.until_state("a", "Stopping");
     world.until(60, |w| w.component("a").detail == "post task 1 is running");
-    let began = world.now;
-    world.stop(0);
-    world.until_phase(Phase::Parked);
-    let took = world.now.since(began);
+    let took = world.takes(|w| w.stop(0), Phase::Parked);
     assert!(took > Duration::from_secs(19) && took < spec.stop_deadline(), "{took:?}");
 }
 

@@ -347,6 +347,14 @@ impl World {
         assert!(reached, "never {}: {:#?}", phase.as_str(), self.view(0));
     }
 
+    /// How long it takes from an act until the first group is in that phase.
+    pub fn takes(&mut self, act: impl FnOnce(&mut World), phase: Phase) -> Duration {
+        let began = self.now;
+        act(self);
+        self.until_phase(phase);
+        self.now.since(began)
+    }
+
     pub fn until_state(&mut self, of: &str, state: &str) {
         let reached = self.until(7_200, |w| w.state(of) == state);
         self.lawful();
