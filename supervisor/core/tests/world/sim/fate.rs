@@ -24,6 +24,8 @@ impl Shell {
         let component = run.component.clone();
         let serving = run.exec.is_some() && leader.is_some_and(|(_, life)| life == Life::Runs);
         match fate {
+            // Also what was on its way to a run of an earlier daemon that had the same birth number.
+            Fate::Exec if run.exec.is_some() => {}
             Fate::Exec if run.born && leader.is_none_or(|(_, life)| matches!(life, Life::Zombie(_))) => {}
             Fate::Exec => {
                 let pid = leader.map_or_else(|| later.kernel.fork(id, id, true, true).pid, |(pid, _)| pid);

@@ -189,6 +189,8 @@ impl Shell {
         run.rank = group.rank_of(component).unwrap_or(Rank(0));
         later.kernel.homes.insert(self.id(birth), Default::default());
         if later.kernel.disk_full {
+            // Its fork is behind it: no process comes of it later.
+            run.born = true;
             later.tell(Event::SpawnFailed { component: component.clone(), birth, error: "no space left".into() });
         } else {
             let (fate, ms) = match behaviour.exec {
