@@ -17,7 +17,7 @@ fn doctor_finds_nothing_wrong_with_an_installation_by_the_book() {
     let unit = Unit::started("", &[("steady", steady())]);
     unit.wait_ready("steady");
     let found = report(&unit, "doctor");
-    for name in ["daemon", "delegation", "linger", "configuration", "leftovers"] {
+    for name in ["daemon", "delegation", "linger", "journal", "configuration", "leftovers"] {
         let check = found.checks.iter().find(|check| check.name == name);
         assert!(check.is_some_and(|check| check.health == Health::Ok), "{name}: {found:#?}");
     }

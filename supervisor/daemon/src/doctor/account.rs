@@ -1,6 +1,6 @@
 //! What the facts mean for the account: its limits, its service manager. Pure.
 
-use super::facts::Facts;
+use super::facts::{Facts, JournalFacts};
 use socialweb_wire::Check;
 
 /// Descriptors of the daemon: its own, and per component a pipe, a pidfd and what probes use for a moment.
@@ -78,6 +78,25 @@ pub(super) fn linger(facts: &Facts) -> Check {
 
 fn in_a_session(own: &str) -> bool {
     own.split('/').any(|part| part.starts_with("session-") && part.ends_with(".scope"))
+}
+
+/// Does journald keep what the account's units say?
+pub(super) fn journal(facts: &Facts) -> Check {
+    const NAME: &str = "journal";
+    match &facts.journal {
+        None => Check::ok(NAME, "journald has no limit of the account's that would matter here"),
+        Some(JournalFacts { unit, burst: Some(burst) }) => {
+            Check::ok(NAME, format!("{unit} may log at least {burst} lines at once"))
+        }
+        Some(JournalFacts { unit, burst: None }) => Check::warn(
+            NAME,
+            format!(
+                "journald has its default limit for {unit}, which all units of the account share: it drops what is above \
+                 (10,000 lines in 30 s, where nobody changed it), and the daemon cannot count that"
+            ),
+            super::judge::DROP_IN,
+        ),
+    }
 }
 
 /// Versions of systemd with a known fault.

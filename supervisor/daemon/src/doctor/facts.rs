@@ -30,6 +30,8 @@ pub struct Facts {
     pub systemd: Option<String>,
     /// Whether the account's services outlive its sessions; none where the question makes no sense.
     pub linger: Option<bool>,
+    /// How much of the journal the account may fill; none where lines go to files, or to root's own units.
+    pub journal: Option<JournalFacts>,
     /// What dead daemons left.
     pub left: Left,
     /// The programs that tenants need.
@@ -118,6 +120,15 @@ pub struct Need {
     pub tenants: u64,
     /// Components of all.
     pub components: u64,
+}
+
+/// journald's limit for all that the units of one account say.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct JournalFacts {
+    /// The unit of the system's manager that journald counts those lines for.
+    pub unit: String,
+    /// LogRateLimitBurst= of that unit, as journald was told; none: its default for any service is in force.
+    pub burst: Option<u64>,
 }
 
 /// What dead daemons left.

@@ -1,8 +1,8 @@
 //! Looks at the host. Only reads; what cannot be read is left out, and the judgement says so.
 
-use super::facts::{ClockFacts, ConfigFacts, Facts, LimitFacts, Need, PortFacts, Programs, StateFacts};
+use super::facts::{ClockFacts, ConfigFacts, Facts, JournalFacts, LimitFacts, Need, PortFacts, Programs, StateFacts};
 use super::{Place, cgroups, left};
-use crate::config::{self, Binaries, BinariesFile, ClusterKind, DaemonConfig, Finding, Inputs, Severity};
+use crate::config::{self, Binaries, BinariesFile, ClusterKind, DaemonConfig, Finding, Inputs, Severity, Switch};
 use crate::state::LeaseOptions;
 use nix::unistd::{Uid, User};
 use socialweb_sys::PidFd;
@@ -27,6 +27,7 @@ pub fn gather(place: &Place) -> Facts {
     let systemd = systemd();
     let name = User::from_uid(Uid::from_raw(place.uid)).ok().flatten().map(|user| user.name);
     let name = name.unwrap_or_else(|| format!("uid {}", place.uid));
+    let linger = systemd.as_ref().and_then(|_| linger(place.uid, &name, &cgroups.own));
     Facts {
         seen: place.seen,
         socket: place.socket.clone(),
@@ -34,7 +35,8 @@ pub fn gather(place: &Place) -> Facts {
         config: config_facts(place),
         limits: limits(place, &cgroups.own),
         need: need(place.config.as_ref()),
-        linger: systemd.as_ref().and_then(|_| linger(place.uid, &name, &cgroups.own)),
+        journal: linger.and_then(|_| journal(place)),
+        linger,
         systemd,
         left: found.of_the_dead(&living),
         cgroups,
@@ -125,6 +127,18 @@ fn linger(uid: u32, name: &str, own: &str) -> Option<bool> {
         return None;
     }
     Some(Path::new("/var/lib/systemd/linger").join(name).exists())
+}
+
+/// systemd tells journald of a unit's own limit by a link whose target is the value.
+fn journal(place: &Place) -> Option<JournalFacts> {
+    let asked_for = place.config.as_ref().is_none_or(|config| config.log.journal == Switch::Auto);
+    if !asked_for || !Path::new("/run/systemd/journal/socket").exists() {
+        return None;
+    }
+    let unit = format!("user@{}.service", place.uid);
+    let told = fs::read_link(format!("/run/systemd/units/log-rate-limit-burst:{unit}")).ok();
+    let burst = told.and_then(|target| target.to_str()?.parse().ok());
+    Some(JournalFacts { unit, burst })
 }
 
 // ---- files ------------------------------------------------------------------------------------------------------------

@@ -5,8 +5,8 @@ use super::place::Seen;
 use super::{account, files};
 use socialweb_wire::Check;
 
-/// The drop-in that hands all controllers to users' managers; it is in units/.
-const DROP_IN: &str = "install units/system/user@.service.d/socialweb-computer.conf as \
+/// The drop-in that hands all controllers to users' managers, and lifts journald's limit; it is in units/.
+pub(super) const DROP_IN: &str = "install units/system/user@.service.d/socialweb-computer.conf as \
                        /etc/systemd/system/user@.service.d/socialweb-computer.conf, then `systemctl daemon-reload` and a new \
                        login of the account (or `systemctl restart user@UID`)";
 /// The daemon's unit, which asks for its part.
@@ -25,6 +25,7 @@ pub fn judge(facts: &Facts) -> Vec<Check> {
     checks.push(account::tasks(facts));
     checks.push(account::linger(facts));
     checks.push(account::systemd(facts));
+    checks.push(account::journal(facts));
     checks.push(left(facts));
     checks.extend(files::programs(facts));
     checks.push(files::state(facts));

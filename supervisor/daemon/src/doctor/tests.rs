@@ -40,6 +40,7 @@ fn good() -> Facts {
         need: Need { groups: 3, tenants: 2, components: 12 },
         systemd: Some("252.39-1".into()),
         linger: Some(true),
+        journal: Some(JournalFacts { unit: "user@1000.service".into(), burst: Some(1_000_000) }),
         left: Left { own_id: "0123456789ab".into(), ..Left::default() },
         programs: Programs {
             searched: "the daemon's PATH".into(),
@@ -115,9 +116,17 @@ fn what_delegation_lacks_is_named_with_the_fix_that_applies_here() {
 }
 
 #[test]
+fn journalds_limit_is_named_where_it_is_in_force() {
+    let drop_in = "units/system/user@.service.d/socialweb-computer.conf";
+    check("journal", Health::Warn, "user@1000.service", drop_in, |f| {
+        f.journal = Some(JournalFacts { burst: None, ..f.journal.take().unwrap() });
+    });
+}
+
+#[test]
 fn a_host_without_systemd_hears_of_no_unit() {
     let mut facts = good();
-    (facts.systemd, facts.linger) = (None, None);
+    (facts.systemd, facts.linger, facts.journal) = (None, None, None);
     assert_eq!(not_ok(&facts), [], "it is no fault");
     root(&mut facts).offered.clear();
     root(&mut facts).unwritable = vec![".".into()];
