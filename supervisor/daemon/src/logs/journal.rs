@@ -17,9 +17,9 @@ use std::time::Duration;
 /// Where journald listens.
 pub const SOCKET: &str = "/run/systemd/journal/socket";
 
-/// A journal that reads takes a datagram within a few milliseconds; its socket holds only some ten of them
-/// (net.unix.max_dgram_qlen), so a burst has to wait for it.
-const PATIENCE: Duration = Duration::from_millis(50);
+/// A journal that reads takes a datagram within a few milliseconds, and now and then rotates or waits for its disk; its socket
+/// holds only some ten of them (net.unix.max_dgram_qlen), so a burst has to wait for it. Meanwhile lines wait in their queues.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A sender to a journal. Not connected, so that a journald that comes back under the same name is reached again.
 #[derive(Debug)]
