@@ -2,7 +2,7 @@
 //! killed in the middle of its orderly end.
 
 use crate::scene::{GROUP, Manners, Scene};
-use crate::support::{Daemon, send, wait_for};
+use crate::support::{Daemon, cgroup2_mount, send, skip, wait_for};
 use crate::{STEADY, SUPERVISOR};
 use nix::sys::signal::Signal;
 use socialweb_wire::Phase;
@@ -66,6 +66,32 @@ fn a_process_that_dies_before_it_is_noted_is_not_lost() {
 #[test]
 fn a_process_that_dies_before_its_exec_is_seen_is_not_lost() {
     stopped_at("run-noted");
+}
+
+#[test]
+fn a_child_that_never_came_to_its_first_instruction_keeps_the_next_daemon_out_of_nothing() {
+    let name = "a_child_that_never_came_to_its_first_instruction_keeps_the_next_daemon_out_of_nothing";
+    if cgroup2_mount().is_none() {
+        return skip(name, "cgroup2: there is none");
+    }
+    let mut daemon = Daemon::new(SUPERVISOR, &[("only", &one("argv = [\"sleep\", \"100000\"]"))]);
+    daemon.set_env("SOCIALWEB_FAILPOINT", Some("run-cgroup-made=stop,spawned=kill"));
+    daemon.launch();
+    let state = |pid| socialweb_sys::process::Stat::of(pid).map(|s| s.state);
+    wait_for("the daemon stops itself", || state(daemon.pid()).is_ok_and(|s| s == 'T').then_some(()));
+    let Some(tree) = daemon.cgroups().pop() else { return skip(name, "cgroup2: it is not writable here") };
+    // A sister freezes the group just before the clone: the child has all descriptors of the daemon, locks among them.
+    let group = socialweb_sys::Cgroup::at(tree.join("only"));
+    std::fs::write(tree.join("only/cgroup.freeze"), "1").unwrap();
+    daemon.signal(Signal::SIGCONT);
+    wait_for("the daemon kills itself", || daemon.ended());
+    let left = group.pids().unwrap();
+    assert_eq!(left.len(), 1, "a child is left, frozen before it began");
+    daemon.set_env("SOCIALWEB_FAILPOINT", None);
+    daemon.start();
+    assert_ne!(daemon.wait_phase("only", Phase::Ready).components[0].pid, left.first().copied());
+    daemon.stop();
+    daemon.assert_nothing_left();
 }
 
 fn one(extra: &str) -> String {

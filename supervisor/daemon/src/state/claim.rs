@@ -4,12 +4,19 @@
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
+use socialweb_sys::process;
 use std::fs::File;
 use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long a child of a dead daemon may take to close what it was made with, the lock of the state folder first.
+const LEFT: Duration = Duration::from_secs(2);
+/// The kernel tells nobody when a claim is free.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// Why a name or a cgroup tree cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -57,19 +64,28 @@ impl NameClaim {
         let name = format!("socialweb-computer/{}/{id}", nix::unistd::geteuid());
         let kernel = |source| ClaimError::Kernel { what: format!("the name {name}"), source };
         let address = SocketAddr::from_abstract_name(&name).map_err(kernel)?;
-        match UnixListener::bind_addr(&address) {
-            Ok(socket) => Ok(NameClaim { _socket: socket }),
-            Err(e) if e.kind() == io::ErrorKind::AddrInUse => {
-                Err(ClaimError::Named { id: id.into(), holder: holder(&address) })
+        let deadline = Instant::now() + LEFT;
+        loop {
+            match UnixListener::bind_addr(&address) {
+                Ok(socket) => return Ok(NameClaim { _socket: socket }),
+                Err(e) if e.kind() != io::ErrorKind::AddrInUse => return Err(kernel(e)),
+                Err(_) => {}
             }
-            Err(e) => Err(kernel(e)),
+            let holder = holder(&address);
+            let lives = holder.is_none_or(|pid| process::start_time(pid).is_ok());
+            if lives || Instant::now() >= deadline {
+                let holder = holder.map_or_else(|| "its pid cannot be seen".into(), |pid| format!("pid {pid}"));
+                return Err(ClaimError::Named { id: id.into(), holder });
+            }
+            std::thread::sleep(LOOK_AGAIN);
         }
     }
 }
 
-fn holder(address: &SocketAddr) -> String {
+/// Who listened first. Its number stays when it has ended and a child of its, on the way to another program, has the socket.
+fn holder(address: &SocketAddr) -> Option<u32> {
     let peer = UnixStream::connect_addr(address).and_then(|stream| socialweb_sys::socket::Peer::of(&stream));
-    peer.map_or_else(|_| "its pid cannot be seen".into(), |peer| format!("pid {}", peer.pid))
+    peer.ok().map(|peer| peer.pid)
 }
 
 /// A daemon's subtree of cgroups, locked. It goes with its owner too.
@@ -85,11 +101,16 @@ impl TreeClaim {
     /// [`ClaimError::Tree`] when somebody has it, or took it away in this moment.
     pub fn take(path: &Path) -> Result<TreeClaim, ClaimError> {
         let kernel = |source| ClaimError::Kernel { what: path.display().to_string(), source };
-        let folder = File::open(path).map_err(kernel)?;
-        match Flock::lock(folder, FlockArg::LockExclusiveNonblock) {
-            Ok(lock) if is_still(&lock, path) => Ok(TreeClaim { _lock: lock }),
-            Ok(_) | Err((_, Errno::EWOULDBLOCK)) => Err(ClaimError::Tree { path: path.into() }),
-            Err((_, errno)) => Err(kernel(errno.into())),
+        let mut folder = File::open(path).map_err(kernel)?;
+        let deadline = Instant::now() + LEFT;
+        loop {
+            folder = match Flock::lock(folder, FlockArg::LockExclusiveNonblock) {
+                Ok(lock) if is_still(&lock, path) => return Ok(TreeClaim { _lock: lock }),
+                Err((folder, Errno::EWOULDBLOCK)) if Instant::now() < deadline => folder,
+                Ok(_) | Err((_, Errno::EWOULDBLOCK)) => return Err(ClaimError::Tree { path: path.into() }),
+                Err((_, errno)) => return Err(kernel(errno.into())),
+            };
+            std::thread::sleep(LOOK_AGAIN);
         }
     }
 }

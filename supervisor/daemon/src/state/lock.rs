@@ -5,11 +5,12 @@ use super::unix_now;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
+use socialweb_sys::process::{self, Proc};
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 /// Who holds the lock, as the holder wrote it into the lock file.
 #[derive(Debug, Serialize, Deserialize)]
@@ -27,23 +28,57 @@ pub(super) struct Lock {
     _file: Flock<File>,
 }
 
+/// How long what a dead daemon left half made may take to go, once it is killed.
+const HEIRS_GO: Duration = Duration::from_secs(10);
+/// The kernel tells nobody when a lock is free.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
 impl Lock {
     pub(super) fn take(path: &Path) -> Result<Lock, StateError> {
         let failed = |source| StateError::LockFile { path: path.to_owned(), source };
         let mut options = OpenOptions::new();
-        // std opens with O_CLOEXEC: a child that inherited the lock would outlive us with it.
+        // std opens with O_CLOEXEC: a program that inherited the lock would outlive us with it.
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        let file = options.custom_flags(libc_nofollow()).open(path).map_err(failed)?;
-        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Ok(mut lock) => {
-                // Only for people: on a full disk the lock holds all the same.
-                let _ = write_holder(&mut lock);
-                Ok(Lock { _file: lock })
+        let mut file = options.custom_flags(libc_nofollow()).open(path).map_err(failed)?;
+        let deadline = Instant::now() + HEIRS_GO;
+        loop {
+            match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+                Ok(mut lock) => {
+                    // Only for people: on a full disk the lock holds all the same.
+                    let _ = write_holder(&mut lock);
+                    return Ok(Lock { _file: lock });
+                }
+                Err((refused, Errno::EWOULDBLOCK)) => file = refused,
+                Err((_, errno)) => return Err(failed(errno.into())),
             }
-            Err((file, Errno::EWOULDBLOCK)) => {
-                Err(StateError::Locked { path: path.to_owned(), holder: name_holder(file) })
+            let holder = read_holder(&mut file);
+            match holder {
+                Some(holder) if holder.has_ended() && Instant::now() < deadline => holder.end_heirs(&file),
+                _ => return Err(StateError::Locked { path: path.to_owned(), holder: name(holder) }),
             }
-            Err((_, errno)) => Err(failed(errno.into())),
+            std::thread::sleep(LOOK_AGAIN);
+        }
+    }
+}
+
+impl Holder {
+    /// One that could not read its own start is never taken for dead.
+    fn has_ended(&self) -> bool {
+        self.start_ticks != 0 && !process::alive(self.pid, self.start_ticks)
+    }
+
+    /// Ends the processes that a dead daemon had just made, and that have not become their program yet: they have its lock,
+    /// and where their cgroup is frozen they would keep it for ever. They have done nothing, so there is nothing to be
+    /// orderly about. They have the daemon's sockets too, so they are waited for.
+    fn end_heirs(&self, file: &File) {
+        let heirs = process::heirs_of_lock(file, self.pid).unwrap_or_default();
+        for heir in &heirs {
+            let _ = heir.pidfd.send(nix::libc::SIGKILL);
+        }
+        let lives = |heir: &Proc| process::alive(heir.pid, heir.stat.start_time);
+        let deadline = Instant::now() + HEIRS_GO;
+        while heirs.iter().any(lives) && Instant::now() < deadline {
+            std::thread::sleep(LOOK_AGAIN);
         }
     }
 }
@@ -53,24 +88,26 @@ fn libc_nofollow() -> i32 {
 }
 
 fn write_holder(file: &mut File) -> std::io::Result<()> {
-    let holder = Holder { pid: std::process::id(), start_ticks: own_start_ticks(), since: unix_now() };
+    let start_ticks = process::start_time(std::process::id()).unwrap_or(0);
+    let holder = Holder { pid: std::process::id(), start_ticks, since: unix_now() };
     file.rewind()?;
     file.set_len(0)?;
     file.write_all(serde_json::to_string(&holder)?.as_bytes())
 }
 
-/// Field 22 of /proc/self/stat, counted after the command name, which may itself hold spaces and parentheses.
-fn own_start_ticks() -> u64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let after = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-    after.split_whitespace().nth(19).and_then(|f| f.parse().ok()).unwrap_or(0)
+/// None: it has not written yet, or what it wrote is cut.
+fn read_holder(file: &mut File) -> Option<Holder> {
+    let mut text = String::new();
+    file.rewind().ok()?;
+    file.read_to_string(&mut text).ok()?;
+    serde_json::from_str(&text).ok()
 }
 
-fn name_holder(mut file: File) -> String {
-    let mut text = String::new();
-    // The holder may not have written yet; the refusal stands all the same.
-    let read = file.read_to_string(&mut text);
-    match read.ok().and_then(|_| serde_json::from_str::<Holder>(&text).ok()) {
+fn name(holder: Option<Holder>) -> String {
+    match holder {
+        Some(holder) if holder.has_ended() => {
+            format!("what process {} left, which has ended (`fuser` with that path finds it)", holder.pid)
+        }
         Some(Holder { pid, since, .. }) => {
             let since = humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(since));
             format!("process {pid}, running since {since}")

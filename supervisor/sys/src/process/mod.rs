@@ -5,11 +5,13 @@
 //! before, and asking it afterwards whether its process is still there: while it is, the number was its own.
 
 mod chase;
+mod heirs;
 mod marked;
 mod pidfd;
 mod stat;
 
 pub use chase::{Limits as ChaseLimits, chase};
+pub use heirs::heirs_of_lock;
 pub use marked::{Proc, as_far_as_possible, children, find_marked};
 pub use pidfd::{PidFd, Sent};
 pub use stat::Stat;
