@@ -341,6 +341,12 @@ impl State {
         size_of::<Pipe>() + size_of::<Component>() + size_of::<Source>() + super::keep::idle_cost()
     }
 
+    /// Those who follow.
+    #[cfg(test)]
+    pub(super) fn followers(&self) -> usize {
+        self.followers.len()
+    }
+
     /// Slots that all rings hold.
     #[cfg(test)]
     pub(super) fn ring_capacity(&self) -> usize {

@@ -111,8 +111,10 @@ fn a_pipe_outlives_its_leader_until_it_is_finished() {
     stray.write_all(b"stray\nunfinished").unwrap();
     room.drain();
     assert_eq!(room.texts("sh", 9), ["leader", "stray"]);
+    // Not read by any turn.
+    stray.write_all(b" line\nlast").unwrap();
     room.logs.finish(id);
-    assert_eq!(room.texts("sh", 9), ["leader", "stray", "unfinished"]);
+    assert_eq!(room.texts("sh", 9), ["leader", "stray", "unfinished line", "last"]);
     // A test's child between fork and exec may hold a copy of the read end for a moment.
     wait_until("the read end is closed", || stray.write_all(b"x").is_err());
     assert_eq!(room.pump.turn(), Turn::Idle);

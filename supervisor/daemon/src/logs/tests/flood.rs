@@ -39,16 +39,31 @@ async fn a_slow_follower_is_told_how_many_lines_it_missed_and_where() {
 }
 
 #[test]
+fn a_follower_that_is_gone_is_forgotten_with_the_next_line() {
+    let mut room = Room::files();
+    let (gone, stays) = (room.logs.follow(group("demo"), None, 3), room.logs.follow(group("other"), None, 3));
+    drop(gone);
+    let (mut child, _) = room.attach("kine");
+    child.write_all(b"1\n").unwrap();
+    room.drain();
+    assert_eq!(room.logs.shared.lock().followers(), 1);
+    drop(stays);
+}
+
+/// As much as the pipe holds: past 1,024 pipes of one account that is two pages.
+fn fill(pipe: &fs::File) {
+    use nix::fcntl::{FcntlArg, OFlag, fcntl};
+    fcntl(pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).unwrap();
+    let mut pipe = pipe;
+    while pipe.write(b"x\nx\n").is_ok() {}
+}
+
+#[test]
 fn a_turn_reads_a_bounded_amount_and_the_turns_go_round_all_pipes() {
     let mut room = Room::files();
     let names: Vec<String> = (0..10).map(|n| format!("c{n}")).collect();
-    let full = "x\n".repeat(32 * 1024);
     let pipes: Vec<_> = names.iter().map(|name| room.attach(name)).collect();
-    for (pipe, _) in &pipes {
-        // Exactly what a pipe holds, so that each stays ready throughout.
-        let mut pipe = pipe;
-        pipe.write_all(full.as_bytes()).unwrap();
-    }
+    pipes.iter().for_each(|(pipe, _)| fill(pipe));
     let served = |room: &Room| names.iter().filter(|n| room.counters(n).bytes_in > 0).count();
     room.pump.turn();
     assert_eq!(served(&room), PIPES_PER_TURN);

@@ -119,9 +119,7 @@ fn a_forgotten_group_gives_its_room_back_and_a_turn_in_flight_ends_in_peace() {
 
 #[test]
 fn a_turn_in_flight_does_not_count_for_a_group_that_came_anew_under_the_name() {
-    let (queues, name) = (Mutex::new(Queues::default()), source("again"));
-    let shared = Shared { queues, more: Condvar::new(), turned: Condvar::new() };
-    let keep = Keep { shared: Arc::new(shared), here: None };
+    let (keep, name) = (still(), source("again"));
     keep.add(&name, "/again".into());
     keep.offer(&name, &lines(&name, 3, 10));
     let (source, batch) = keep.shared.next_turn().unwrap();
@@ -146,4 +144,71 @@ fn what_waits_at_the_end_is_still_kept() {
     drop(keep);
     drop(permit);
     assert_eq!(written.iter().map(|(_, lines, _)| lines).sum::<u64>(), 2000);
+}
+
+/// A keeper that never writes.
+fn still() -> Keep {
+    let shared = Shared { queues: Mutex::default(), more: Condvar::new(), turned: Condvar::new() };
+    Keep { shared: Arc::new(shared), here: None }
+}
+
+#[test]
+fn when_all_room_is_taken_everybody_still_has_a_share_and_no_more() {
+    let (keep, flood) = (still(), lines(&source("any"), 5_000, 1000));
+    for n in 0..9 {
+        let loud = source(&format!("loud{n}"));
+        keep.add(&loud, "/loud".into());
+        keep.offer(&loud, &flood);
+    }
+    let all = keep.shared.lock().bytes;
+    assert!(all <= TOTAL + SHARE, "nine that flood have {all} bytes");
+    let late = source("late");
+    keep.add(&late, "/late".into());
+    keep.offer(&late, &flood);
+    let held = keep.shared.lock().components[&late].bytes;
+    assert!(held > SHARE / 2 && held <= SHARE, "{held} of {SHARE} bytes");
+}
+
+#[test]
+fn what_is_dropped_while_a_hole_is_written_is_told_by_the_next_turn() {
+    let (name, mut queue) = (source("a"), Queue::default());
+    queue.push(&lines(&name, 1, 10)[0], 1);
+    queue.drop_one();
+    let batch = queue.take();
+    queue.drop_one();
+    queue.bytes = usize::MAX >> 1;
+    queue.end(&batch, &Done { written: 1, told: 1, trouble: None });
+    assert_eq!((queue.take().holes(), queue.counts.dropped), (1, 2));
+}
+
+#[test]
+fn a_trouble_is_new_once_until_it_is_over() {
+    let mut queue = Queue::default();
+    let (full, fine) = (Done { trouble: Some("full".into()), ..Done::default() }, Done::default());
+    let new: Vec<bool> = [&full, &full, &fine, &full].map(|done| queue.is_new(done)).to_vec();
+    assert_eq!(new, [true, false, false, true]);
+}
+
+#[test]
+fn a_tail_that_reaches_behind_the_ring_has_what_waits_for_the_disk_too() {
+    use crate::logs::{Logs, Options, Sink};
+    use std::io::Write as _;
+    let home = tempfile::tempdir().unwrap();
+    let (logs, mut pump) = Logs::new(Options { sink: Sink::Files, ring_lines: 1, ..Options::default() }).unwrap();
+    // Its thread ends, so that nothing is written any more.
+    let shared = &logs.shared.keep.shared;
+    shared.lock().closed = true;
+    shared.more.notify_one();
+    let deadline = Instant::now() + PATIENCE;
+    while Arc::strong_count(shared) > 1 {
+        assert!(Instant::now() < deadline, "the thread does not end");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let (of, folder) = (source("a"), home.path().join("logs"));
+    let (fd, _) = logs.attach((*of).clone(), Birth(1), folder.clone(), None).unwrap();
+    std::fs::File::from(fd).write_all(b"first\nsecond\n").unwrap();
+    pump.turn();
+    let tail = logs.tail(&of, &folder, 9).unwrap();
+    let texts: Vec<&str> = tail.lines.iter().map(|line| line.text.as_str()).collect();
+    assert_eq!(texts, ["first", "second"]);
 }
