@@ -50,6 +50,14 @@ fn every_bound_is_in_force_or_named_in_one_warning_for_as_long_as_it_is_not() {
     assert_eq!(about_bounds(&daemon), Vec::<String>::new());
     let group = daemon.group("bound");
     assert_eq!((group.components[0].pid, group.components[0].restarts), (pid, 0));
+    // Of a group that is down nothing is in force, and nothing is missing.
+    daemon.write_cluster("bound", BOUND);
+    daemon.ctl_ok(&["reload"]);
+    let group = daemon.group("bound");
+    assert_eq!(group.bounds.len() + group.bounds_missing.len(), 3, "{group:?}");
+    daemon.ctl_ok(&["stop", "bound"]);
+    let group = daemon.group("bound");
+    assert_eq!(group.bounds.len() + group.bounds_missing.len() + about_bounds(&daemon).len(), 0, "{group:?}");
     daemon.stop();
     daemon.assert_nothing_left();
 }
@@ -67,8 +75,13 @@ fn what_the_kernel_counts_is_in_status_and_metrics() {
     daemon.stop();
 }
 
+/// None when it is gone.
+fn try_score(pid: u32) -> Option<i32> {
+    std::fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).ok()?.trim().parse().ok()
+}
+
 fn score(pid: u32) -> i32 {
-    std::fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).unwrap().trim().parse().unwrap()
+    try_score(pid).unwrap()
 }
 
 #[test]
@@ -93,6 +106,14 @@ fn later_ranks_are_the_first_to_die_when_memory_runs_out_and_the_daemon_is_the_l
     assert!(own < scores[0] && scores[0] < scores[1] && scores[1] < scores[2], "{own} {scores:?}");
     let refused = group.bounds_missing.contains(&"dear.oom_score_adj".to_string());
     assert_eq!(of("dear"), if refused { own } else { -500 }, "{group:?}");
+    // What is asked for anew and can be had is missing no more.
+    daemon.write_cluster("ranks", &text.replace("-500", "900"));
+    daemon.ctl_ok(&["reload"]);
+    wait_for("the new score counts and nothing is missing", || {
+        let group = daemon.group("ranks");
+        let pid = group.component("dear")?.pid.filter(|_| group.phase == Phase::Ready)?;
+        (group.bounds_missing.is_empty() && try_score(pid) == Some(900)).then_some(())
+    });
     daemon.stop();
 }
 

@@ -77,6 +77,14 @@ impl Vacancy {
     pub fn new(now: Instant) -> Self {
         Vacancy { since: now, hunted: None, cleared: Vec::new(), struck: 0 }
     }
+
+    /// A hunt for it is over. Where it was seen it is to be sought again, so only a hunt that saw nothing clears a place.
+    fn end_hunt(&mut self, now: Instant, seen: bool, cleared: &[Place]) {
+        self.hunted = Some(now);
+        if !seen {
+            self.cleared.extend_from_slice(cleared);
+        }
+    }
 }
 
 impl Passing {
@@ -242,10 +250,7 @@ impl Host {
         for key in &bag.keys {
             let vacancy = self.births.get_mut(key).and_then(|l| l.emptying.as_mut()).and_then(|e| e.vacancy.as_mut());
             let Some(vacancy) = vacancy else { continue };
-            vacancy.hunted = Some(now);
-            if !bag.seen.contains(key) {
-                vacancy.cleared.extend(bag.cleared.iter().cloned());
-            }
+            vacancy.end_hunt(now, bag.seen.contains(key), &bag.cleared);
         }
         for (key, proc) in bag.caught {
             self.note_other(&key, &proc, ReapedBy::MarkerKill);
@@ -258,6 +263,7 @@ impl Host {
 mod tests {
     use super::*;
     use socialweb_core::{Birth, ComponentName, GroupName};
+    use std::path::Path;
 
     fn run(component: &str) -> Place {
         let component = ComponentName::new(component).unwrap();
@@ -307,6 +313,25 @@ mod tests {
     fn a_place_that_was_looked_through_is_not_suspected_again() {
         let cleared = |v: &mut Vacancy, _: Instant| v.cleared.push(run("sister"));
         check(&times(50, 20, run("sister")), 0, cleared, Doubt::None);
+    }
+
+    #[test]
+    fn a_hunt_that_saw_something_clears_no_place_and_its_end_counts_either_way() {
+        let ended = |seen| {
+            move |v: &mut Vacancy, now: Instant| v.end_hunt(now - Duration::from_millis(30), seen, &[run("sister")])
+        };
+        check(&times(50, 20, run("sister")), 500, ended(false), Doubt::Wait);
+        check(&times(50, 20, run("sister")), 500, ended(true), Doubt::Hunt(vec![run("sister")]));
+        check(&times(50, 80, run("sister")), 500, ended(true), Doubt::Wait);
+    }
+
+    #[test]
+    fn what_cannot_be_looked_through_is_not_cleared() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("cgroup.events"), "populated 1\nfrozen 0\n").unwrap();
+        let places = [("sister", folder.path()), ("gone", Path::new("/no/such/cgroup"))];
+        let cgroups = places.map(|(name, path)| (run(name), Cgroup::at(path))).into();
+        assert_eq!(Hunt { cgroups, ..Hunt::default() }.run().cleared, [run("gone")]);
     }
 
     #[test]

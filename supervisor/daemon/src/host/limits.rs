@@ -378,6 +378,10 @@ mod tests {
         let mut part = Part::default();
         settle(None, &Limits { io_weight: Some(5), ..Limits::default() }, &mut part);
         assert_eq!(in_force(part).missing(), ["kine.io_weight"]);
+        let wanted = Limits { io_weight: Some(5), ..Limits::default() };
+        let mut lost = Part { taken: wanted, ..Part::default() };
+        settle(None, &wanted, &mut lost);
+        assert!(in_force(lost).bounds().is_empty(), "what lost its controller is in force no more");
     }
 
     #[test]
