@@ -2,6 +2,7 @@
 
 use crate::name::{Birth, ComponentName};
 use crate::receipt::Receipt;
+use crate::shared::Shared;
 use crate::view::GroupView;
 use serde::{Deserialize, Serialize};
 
@@ -83,7 +84,7 @@ pub enum Action {
     /// Show this. No answer.
     Publish {
         /// The new view.
-        view: Box<GroupView>,
+        view: Shared<GroupView>,
     },
     /// Keep and announce this proof of a stop. No answer.
     Receipt {

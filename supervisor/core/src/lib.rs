@@ -20,6 +20,7 @@
 //! - [`view`] - what people see.
 //! - [`receipt`] - the proof of a stop.
 //! - [`record`] - recorded event logs and their replay.
+//! - [`shared`] - what several hold and is in memory once.
 //! - [`mod@mutant`] - deliberate faults, switched on by tests of debug builds only.
 #![forbid(unsafe_code)]
 
@@ -36,6 +37,7 @@ pub mod name;
 pub mod plan;
 pub mod receipt;
 pub mod record;
+pub mod shared;
 pub mod spec;
 pub mod time;
 pub mod view;
@@ -47,6 +49,7 @@ pub use group::Group;
 pub use limits::{CoreBudget, Limits};
 pub use name::{Birth, ComponentName, GroupName, NameError, Rank};
 pub use receipt::Receipt;
+pub use shared::Shared;
 pub use spec::{ComponentSpec, GroupSpec, Kind, Launch, Probe, Restart};
 pub use time::Time;
 pub use view::{ComponentView, GroupView, Phase};

@@ -146,7 +146,7 @@ mod tests {
     }
 
     fn group(names: &str) -> GroupSpec {
-        let components = names.split_whitespace().map(component).collect();
+        let components = names.split_whitespace().map(|name| component(name).into()).collect();
         let name = GroupName::new("demo").unwrap();
         let (limits, cores) = Default::default();
         GroupSpec { name, ports: Default::default(), components, bringup: Bringup::default(), limits, cores }

@@ -2,6 +2,7 @@
 
 use crate::limits::{CoreBudget, Limits};
 use crate::name::{ComponentName, GroupName, Rank};
+use crate::shared::Shared;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,7 +16,7 @@ pub struct GroupSpec {
     /// Leased ports by role (`https`, `ccm-secure-port`, ...). Sticky for the cluster's life.
     pub ports: BTreeMap<String, u16>,
     /// The components, in any order; [`crate::graph::check`] holds for them.
-    pub components: Vec<ComponentSpec>,
+    pub components: Vec<Shared<ComponentSpec>>,
     /// Deadlines of the whole bring-up.
     pub bringup: Bringup,
     /// What the whole group may take of the host.
@@ -301,13 +302,13 @@ impl StopPolicy {
 
 impl GroupSpec {
     /// The component of that name.
-    pub fn component(&self, name: &ComponentName) -> Option<&ComponentSpec> {
+    pub fn component(&self, name: &ComponentName) -> Option<&Shared<ComponentSpec>> {
         self.components.iter().find(|c| &c.name == name)
     }
 
     /// The longest that an orderly stop can take: per rank the slowest ladder, summed.
     pub fn stop_deadline(&self) -> Duration {
-        slowest_stop(self.components.iter().map(|c| (c.rank, c)))
+        slowest_stop(self.components.iter().map(|c| (c.rank, &**c)))
     }
 }
 

@@ -24,6 +24,7 @@ use crate::event::Reaped;
 use crate::mutant;
 use crate::name::{Birth, ComponentName, Rank};
 use crate::receipt::Rung;
+use crate::shared::Shared;
 use crate::spec::{ComponentSpec, Kind};
 use crate::time::Time;
 use crate::view::ComponentView;
@@ -38,8 +39,8 @@ pub(crate) const ASK_AGAIN: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone)]
 pub(crate) struct Component {
     /// As declared. A spec that needs a restart waits in `next` until the old run is gone.
-    pub spec: ComponentSpec,
-    pub next: Option<Box<ComponentSpec>>,
+    pub spec: Shared<ComponentSpec>,
+    pub next: Option<Shared<ComponentSpec>>,
     /// Fixed for the generation (law L2).
     pub rank: Rank,
     pub state: State,
@@ -127,7 +128,7 @@ pub(crate) struct EndedRun {
 }
 
 impl Component {
-    pub fn new(spec: ComponentSpec, now: Time) -> Self {
+    pub fn new(spec: Shared<ComponentSpec>, now: Time) -> Self {
         Component {
             rank: spec.rank,
             spec,

@@ -9,6 +9,7 @@ use crate::event::Why;
 use crate::mutant;
 use crate::name::{ComponentName, Rank};
 use crate::plan::{self, Effect};
+use crate::shared::Shared;
 use crate::spec::{ComponentSpec, GroupSpec, Kind, Probe, Restart};
 use crate::time::Time;
 
@@ -45,7 +46,7 @@ impl Group {
                         c.rank = spec.rank;
                     }
                     let cycles = change_spec(c, spec, part.effect, now, out);
-                    if cycles && c.next.as_deref().unwrap_or(&c.spec).restart == Restart::WithDependents {
+                    if cycles && c.next.as_ref().unwrap_or(&c.spec).restart == Restart::WithDependents {
                         self.cycle_dependents(&part.component, now);
                     }
                 }
@@ -59,10 +60,13 @@ impl Group {
 
     /// The rank that this generation gives to a changed or new component. One that is there keeps its rank (law L2), so a
     /// need of the same rank or above has to wait for the next start of the group: its stop would take the need away.
-    fn place(&self, spec: &mut ComponentSpec) -> Rank {
+    fn place(&self, spec: &mut Shared<ComponentSpec>) -> Rank {
         let rank_of = |name: &ComponentName| self.components.get(name).map(|c| c.rank);
         if let Some(rank) = rank_of(&spec.name) {
-            spec.needs.retain(|need| rank_of(need).is_some_and(|r| r < rank));
+            let later = |need: &ComponentName| rank_of(need).is_none_or(|r| r >= rank);
+            if spec.needs.iter().any(later) {
+                spec.needs.retain(|need| !later(need));
+            }
             return rank;
         }
         let above = spec.needs.iter().filter_map(rank_of).max().map(|r| Rank(r.0.saturating_add(1)));
@@ -71,13 +75,19 @@ impl Group {
 }
 
 /// Says whether the component goes down and up for it.
-fn change_spec(c: &mut Component, spec: ComponentSpec, effect: Effect, now: Time, out: &mut Vec<Action>) -> bool {
+fn change_spec(
+    c: &mut Component,
+    spec: Shared<ComponentSpec>,
+    effect: Effect,
+    now: Time,
+    out: &mut Vec<Action>,
+) -> bool {
     if c.down == Some(Down::Removed) {
         c.down = Some(Down::Cycle);
     }
     let needs_restart = effect == Effect::Restart || c.next.is_some();
     if needs_restart && c.has_run() {
-        c.next = Some(Box::new(spec));
+        c.next = Some(spec);
         c.down.get_or_insert(Down::Cycle);
         return true;
     }

@@ -63,7 +63,7 @@ impl Group {
         if self.components.is_empty() {
             return self.spec.as_ref().map_or(Duration::ZERO, GroupSpec::stop_deadline);
         }
-        spec::slowest_stop(self.components.values().map(|c| (c.rank, &c.spec)))
+        spec::slowest_stop(self.components.values().map(|c| (c.rank, &*c.spec)))
     }
 
     /// The phase as people see it.

@@ -62,6 +62,7 @@ use crate::event::{Event, Reaped, Why};
 use crate::mutant;
 use crate::name::{Birth, ComponentName, GroupName, Rank};
 use crate::receipt::Stopped;
+use crate::shared::Shared;
 use crate::spec::{ComponentSpec, GroupSpec, Restart};
 use crate::time::Time;
 use crate::view::GroupView;
@@ -95,7 +96,7 @@ pub struct Group {
     survivors: Vec<Reaped>,
     /// Boxed: a map's node has room for eleven, and most groups have few.
     components: BTreeMap<ComponentName, Box<Component>>,
-    shown: Option<GroupView>,
+    shown: Option<Shared<GroupView>>,
 }
 
 #[derive(Debug, Clone)]
@@ -168,7 +169,7 @@ impl Group {
     }
 
     /// The spec that this generation's run of the component was started with.
-    pub fn component_spec(&self, name: &ComponentName) -> Option<&ComponentSpec> {
+    pub fn component_spec(&self, name: &ComponentName) -> Option<&Shared<ComponentSpec>> {
         self.components.get(name).map(|c| &c.spec)
     }
 
@@ -201,9 +202,10 @@ impl Group {
             self.since = if mutant!("l12-a-time-ahead") { now + ASK_AGAIN } else { now };
         }
         let view = self.view();
-        if self.shown.as_ref() != Some(&view) {
+        if self.shown.as_deref() != Some(&view) {
+            let view = Shared::from(view);
             self.shown = Some(view.clone());
-            out.push(Action::Publish { view: Box::new(view) });
+            out.push(Action::Publish { view });
         }
         out
     }

@@ -69,7 +69,7 @@ impl Group {
         for c in self.components.values_mut().filter(|c| c.down == Some(Down::Cycle) && !c.has_run()) {
             c.down = None;
             if let Some(next) = c.next.take() {
-                c.spec = *next;
+                c.spec = next;
             }
             c.restarts += 1;
             c.enter(State::Idle, now);

@@ -12,7 +12,7 @@ use super::tenant;
 use super::words::Words;
 use socialweb_core::graph::{self, GraphError};
 use socialweb_core::spec::Bringup;
-use socialweb_core::{GroupName, GroupSpec};
+use socialweb_core::{GroupName, GroupSpec, Shared};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -86,9 +86,9 @@ pub fn expand(cluster: &ClusterConfig, context: &Context<'_>) -> Result<Expanded
     if !findings.is_empty() {
         return Err(cluster.error(findings));
     }
-    // 1,000 groups stay in memory; the spare room of a grown list would too.
-    components.shrink_to_fit();
     graph::check(&components).map_err(|e| graph_error(cluster, &e))?;
+    // As long as the list is, no longer: 1,000 groups stay in memory, and the spare room of a grown list would too.
+    let components = components.into_iter().map(Shared::from).collect::<Box<[_]>>().into_vec();
     let (ports, bringup) = (context.ports.clone(), bringup(&cluster.file.bringup));
     let (limits, cores) = (cluster.file.limits.bounds(), cluster.file.limits.cores());
     let spec = GroupSpec { name: cluster.name.clone(), ports, components, bringup, limits, cores };

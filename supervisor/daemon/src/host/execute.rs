@@ -4,7 +4,7 @@ use super::live::Key;
 use super::{Containment, Host, Msg};
 use crate::failpoint;
 use crate::state::Fsync;
-use socialweb_core::{Action, Event, GroupName, GroupView, Phase, Receipt, mutant};
+use socialweb_core::{Action, Event, GroupName, GroupView, Phase, Receipt, Shared, mutant};
 
 impl Host {
     pub(super) fn execute(&mut self, group: &GroupName, action: Action) {
@@ -47,7 +47,7 @@ impl Host {
                 self.keep_leases();
             }
             Action::Release => {}
-            Action::Publish { view } => self.publish(group, *view),
+            Action::Publish { view } => self.publish(group, view),
             Action::Receipt { receipt } => self.keep_receipt(group, &receipt),
         }
     }
@@ -83,7 +83,7 @@ impl Host {
         self.later(group, made.map_or_else(|error| Event::CgroupFailed { error }, |()| Event::CgroupMade));
     }
 
-    fn publish(&mut self, group: &GroupName, view: GroupView) {
+    fn publish(&mut self, group: &GroupName, view: Shared<GroupView>) {
         let now = self.clock.now();
         let Some(held) = self.groups.get_mut(group) else { return };
         let mut unsaved = None;

@@ -56,7 +56,7 @@ pub(crate) use clock::Clock;
 use live::{Key, Live, Owner};
 use socialweb_core::budget::Budget;
 use socialweb_core::record::{Entry, Header};
-use socialweb_core::{Birth, ComponentName, Event, Group, GroupName, GroupView, Time};
+use socialweb_core::{Birth, ComponentName, Event, Group, GroupName, GroupView, Shared, Time};
 use socialweb_sys::cgroup::{Support, Tree, Watcher};
 use socialweb_sys::process::Proc;
 use socialweb_wire::EventLine;
@@ -119,7 +119,7 @@ pub(crate) enum Containment {
 /// One group as the shell holds it.
 pub(crate) struct Held {
     pub machine: Group,
-    pub view: GroupView,
+    pub view: Shared<GroupView>,
     pub record: GroupRecord,
     pub deadline: Option<Time>,
     /// Present while events are recorded.
@@ -353,7 +353,7 @@ impl Host {
             self.new_log(&Header { schema, group: name.clone(), seed, first_birth: first, generation })
         });
         let held = Held {
-            view: machine.view(),
+            view: machine.view().into(),
             machine,
             record,
             deadline: None,

@@ -54,9 +54,9 @@ impl Host {
             task.abort();
         }
         let report = reporter(key.clone(), tx.clone());
-        live.probe = match (what, spec.liveness) {
+        live.probe = match (what, spec.liveness.clone()) {
             (ProbeUse::Readiness, _) => {
-                let r = spec.readiness;
+                let r = spec.readiness.clone();
                 if r.cap > r.deadline {
                     live.tasks.push(tokio::spawn(progress(key, live.cgroup.clone(), live.pid, tx)).abort_handle());
                 }

@@ -2,7 +2,7 @@
 
 use socialweb_core::graph::{self, Node};
 use socialweb_core::spec::{Backoff, Bringup, Liveness, Readiness, StopPolicy, Task};
-use socialweb_core::{ComponentName, ComponentSpec, GroupName, GroupSpec, Kind, Launch, Probe, Restart};
+use socialweb_core::{ComponentName, ComponentSpec, GroupName, GroupSpec, Kind, Launch, Probe, Restart, Shared};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -58,6 +58,7 @@ pub fn group(text: &str) -> GroupSpec {
             stop: StopPolicy::term(Duration::from_secs(5)),
             limits: Default::default(),
         })
+        .map(Shared::from)
         .collect();
     let ports = BTreeMap::from([("https".to_string(), 61000)]);
     let (limits, cores) = Default::default();

@@ -72,15 +72,15 @@ fn every_kind_of_probe_arrives_as_it_was_written() {
     let unix = probe("kind = \"unix\", path = \"{runtime}/a.sock\"");
     let path = PathBuf::from("/run/user/1000/socialweb-computer/g/a.sock");
     assert_eq!((&unix.readiness.probe, &unix.launch.stale_sockets), (&Probe::Unix { path: path.clone() }, &vec![path]));
-    match probe("kind = \"exec\", argv = [\"sh\", \"{port.p}\"]").readiness.probe {
+    match &probe("kind = \"exec\", argv = [\"sh\", \"{port.p}\"]").readiness.probe {
         Probe::Exec { launch } => assert_eq!(launch.argv, [sh.to_str().unwrap(), "61000"]),
         other => panic!("{other:?}"),
     }
     let keys = "kind = \"http\", url = \"https://localhost:{port.p}/\", ca = \"{dir}/ca\", cert = \"/c\", key = \"/k\"";
-    match probe(keys).readiness.probe {
+    match &probe(keys).readiness.probe {
         Probe::Http { tls: Some(TlsFiles { ca, identity }), .. } => {
             assert!(ca.ends_with("groups/g/ca"));
-            assert_eq!(identity, Some(("/c".into(), "/k".into())));
+            assert_eq!(*identity, Some(("/c".into(), "/k".into())));
         }
         other => panic!("{other:?}"),
     }
