@@ -48,6 +48,7 @@ pub struct RunOptions {
 /// # Errors
 /// What keeps it from coming up: each names the thing and the way out. Nothing was started then.
 pub fn run(options: RunOptions) -> anyhow::Result<()> {
+    socialweb_sys::memory::give_back();
     start_log(options.log.as_deref())?;
     #[cfg(debug_assertions)]
     if let Ok(name) = std::env::var("SOCIALWEB_MUTANT") {

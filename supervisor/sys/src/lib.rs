@@ -14,6 +14,7 @@
 //! - [`socket`] - private unix sockets, who the peer is, the notify socket.
 //! - [`port`] - is a loopback port free, and who holds it.
 //! - [`fsinfo`] - what a state folder lies on.
+//! - [`memory`] - what the allocator gives back.
 //!
 //! Needs Linux 5.14 (cgroup.kill; clone3 into a cgroup is 5.7, close_range 5.9). On older kernels from 5.9 on the kill
 //! falls back to signalling every member through its pidfd.
@@ -21,6 +22,7 @@
 pub mod cgroup;
 pub mod fallback;
 pub mod fsinfo;
+pub mod memory;
 pub mod port;
 pub mod process;
 pub mod reap;

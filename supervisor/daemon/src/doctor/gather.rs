@@ -177,7 +177,7 @@ fn ports(config: Option<&DaemonConfig>) -> PortFacts {
     let options = LeaseOptions::of_host();
     let ranges = config.map_or(options.ranges, |c| c.ports.clone());
     let mut overlap: Vec<(u16, u16)> = Vec::new();
-    for port in ranges.into_iter().flatten().filter(|port| options.ephemeral.contains(port)) {
+    for port in ranges.into_iter().flatten().filter(|port| options.ephemeral.contains(*port)) {
         match overlap.last_mut() {
             Some((_, high)) if high.checked_add(1) == Some(port) => *high = port,
             _ => overlap.push((port, port)),

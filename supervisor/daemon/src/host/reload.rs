@@ -3,7 +3,7 @@
 
 use super::Host;
 use crate::chain::chain;
-use crate::config::{self, ClusterConfig, Context, Expanded, Finding, Inputs, Loaded, SourceState};
+use crate::config::{self, ClusterConfig, ConfigError, Context, Expanded, Finding, Inputs, Loaded, SourceState};
 use crate::failpoint;
 use crate::state::{Desired, GroupRecord, LeaseError, Loaded as Record, PortRole};
 use socialweb_core::plan::{self, Effect};
@@ -27,7 +27,7 @@ impl Host {
     /// Reads everything, and unless it is a dry run applies it.
     pub fn plan_reload(&mut self, dry_run: bool) -> wire::ReloadPlan {
         let mut plan = wire::ReloadPlan { applied: false, groups: Vec::new(), problems: Vec::new() };
-        let loaded = match self.load() {
+        let mut loaded = match self.load() {
             Ok(loaded) => loaded,
             Err(error) => {
                 plan.problems.extend(error.findings.iter().map(problem));
@@ -46,9 +46,11 @@ impl Host {
             self.forget_declarations();
             self.apply_daemon(&loaded, &mut plan.problems);
         }
-        for entry in &loaded.declared.clusters {
+        let names = Names::of(&loaded.declared.clusters);
+        // One by one: what a file was read into makes room for what its group holds as long as it lives.
+        for entry in std::mem::take(&mut loaded.declared.clusters) {
             match entry {
-                Ok(cluster) => self.plan_cluster(cluster, dry_run, &mut plan),
+                Ok(cluster) => self.plan_cluster(&cluster, dry_run, &mut plan),
                 Err(error) => plan.problems.extend(error.findings.iter().map(problem)),
             }
         }
@@ -56,7 +58,7 @@ impl Host {
             self.plan_absent(group, dry_run, &mut plan);
         }
         if !dry_run {
-            self.hold_undeclared(&loaded);
+            self.hold_undeclared(&names);
         }
         plan.groups.sort_by(|a, b| a.group.cmp(&b.group));
         plan.applied = !dry_run;
@@ -239,16 +241,13 @@ impl Host {
 
     /// Groups with a folder that nobody declares: shown as parked, their data kept. One whose file is there and cannot be
     /// used is declared all the same, though nobody knows as what: it is left alone (law L7).
-    fn hold_undeclared(&mut self, loaded: &Loaded) {
-        let broken: BTreeSet<&GroupName> =
-            loaded.declared.clusters.iter().filter_map(|c| c.as_ref().err()?.group.as_ref()).collect();
+    fn hold_undeclared(&mut self, files: &Names) {
         let names = match self.state.layout().list_groups() {
             Ok(names) => names,
             Err(error) => return self.warn(None, format!("the groups' folder cannot be read: {error}")),
         };
         for name in names {
-            let named = loaded.declared.clusters.iter().any(|c| c.as_ref().is_ok_and(|c| c.name == name));
-            if named || broken.contains(&name) || self.groups.contains_key(&name) {
+            if files.0.contains(&name) || self.groups.contains_key(&name) {
                 continue;
             }
             match self.record_of(&name, None) {
@@ -259,6 +258,19 @@ impl Host {
                 Err(why) => self.warn(Some(&name), why),
             }
         }
+    }
+}
+
+/// The groups that have a file, a broken one too as far as it tells whose it is.
+struct Names(BTreeSet<GroupName>);
+
+impl Names {
+    fn of(files: &[Result<ClusterConfig, ConfigError>]) -> Names {
+        let name = |file: &Result<ClusterConfig, ConfigError>| match file {
+            Ok(cluster) => Some(cluster.name.clone()),
+            Err(error) => error.group.clone(),
+        };
+        Names(files.iter().filter_map(name).collect())
     }
 }
 

@@ -303,13 +303,13 @@ impl Leases {
     }
 
     fn is_free(&self, port: u16) -> bool {
-        !self.held.contains_key(&port) && !self.options.ephemeral.contains(&port) && !(self.options.is_bound)(port)
+        !self.held.contains_key(&port) && !self.options.ephemeral.contains(port) && !(self.options.is_bound)(port)
     }
 
     fn exhausted(&self, group: &GroupName, role: &str) -> LeaseError {
         let all: Vec<u16> = self.candidates().collect();
         let (leased, rest): (Vec<u16>, Vec<u16>) = all.iter().partition(|p| self.held.contains_key(p));
-        let (ephemeral, rest): (Vec<u16>, Vec<u16>) = rest.iter().partition(|p| self.options.ephemeral.contains(p));
+        let (ephemeral, rest): (Vec<u16>, Vec<u16>) = rest.iter().partition(|p| self.options.ephemeral.contains(**p));
         let bound = rest.iter().filter(|p| (self.options.is_bound)(**p)).count();
         let ranges: Vec<String> = self.options.ranges.iter().map(|r| format!("{}-{}", r.start(), r.end())).collect();
         LeaseError::Exhausted {
@@ -333,7 +333,7 @@ impl Leases {
     /// How many tenants that each want `roles` the ranges hold.
     pub fn max_tenants(&self, roles: &[PortRole]) -> usize {
         let per_tenant: usize = roles.iter().map(PortRole::ports).sum();
-        let usable = |r: &RangeInclusive<u16>| r.clone().filter(|p| !self.options.ephemeral.contains(p)).count();
+        let usable = |r: &RangeInclusive<u16>| r.clone().filter(|p| !self.options.ephemeral.contains(*p)).count();
         let in_range = |r| usable(r).checked_div(per_tenant).unwrap_or(usize::MAX);
         self.options.ranges.iter().map(in_range).fold(0, usize::saturating_add)
     }

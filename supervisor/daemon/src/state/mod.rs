@@ -44,7 +44,7 @@ pub use file::{
     save_record, write_atomic,
 };
 pub use leases::{LeaseError, Leases};
-pub use ports::{LeaseOptions, PortRole, port_is_bound};
+pub use ports::{LeaseOptions, PortRole, PortSet, port_is_bound};
 pub use receipts::Receipts;
 pub use record::{Desired, GroupRecord};
 pub use trash::{drop_trash, empty_trash};

@@ -23,12 +23,36 @@ impl PortRole {
     }
 }
 
+/// Ports, held as the ranges that they make up: the kernel's ephemeral range has 28,000 of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PortSet(Vec<RangeInclusive<u16>>);
+
+impl PortSet {
+    /// Whether the port is one of them.
+    pub fn contains(&self, port: u16) -> bool {
+        self.0.iter().any(|range| range.contains(&port))
+    }
+}
+
+impl FromIterator<u16> for PortSet {
+    fn from_iter<I: IntoIterator<Item = u16>>(ports: I) -> Self {
+        let mut ranges: Vec<RangeInclusive<u16>> = Vec::new();
+        for port in ports.into_iter().collect::<BTreeSet<u16>>() {
+            match ranges.last_mut() {
+                Some(last) if last.end().checked_add(1) == Some(port) => *last = *last.start()..=port,
+                _ => ranges.push(port..=port),
+            }
+        }
+        PortSet(ranges)
+    }
+}
+
 /// Where ports come from.
 pub struct LeaseOptions {
     /// Searched in this order, each from its low end.
     pub ranges: Vec<RangeInclusive<u16>>,
     /// Ports that the kernel gives to outgoing connections: never leased anew.
-    pub ephemeral: BTreeSet<u16>,
+    pub ephemeral: PortSet,
     /// Whether somebody has the port right now; asked only about a port that is about to be leased anew.
     pub is_bound: Box<dyn Fn(u16) -> bool + Send + Sync>,
 }
@@ -56,13 +80,13 @@ pub fn port_is_bound(port: u16) -> bool {
 }
 
 /// net.ipv4.ip_local_port_range without ip_local_reserved_ports. Empty when /proc does not tell.
-fn kernel_ephemeral() -> BTreeSet<u16> {
+fn kernel_ephemeral() -> PortSet {
     let read = |name: &str| std::fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).unwrap_or_default();
     let (range, reserved) = (read("ip_local_port_range"), read("ip_local_reserved_ports"));
     let ends: Vec<u16> = range.split_whitespace().filter_map(|n| n.parse().ok()).collect();
     let mut ports: BTreeSet<u16> = match ends[..] {
         [low, high] => (low..=high).collect(),
-        _ => return BTreeSet::new(),
+        _ => return PortSet::default(),
     };
     for part in reserved.trim().split(',') {
         let (low, high) = part.split_once('-').unwrap_or((part, part));
@@ -70,5 +94,5 @@ fn kernel_ephemeral() -> BTreeSet<u16> {
             ports.retain(|p| !(low..=high).contains(p));
         }
     }
-    ports
+    ports.into_iter().collect()
 }

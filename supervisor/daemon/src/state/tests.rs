@@ -347,7 +347,7 @@ fn roles() -> [PortRole; 2] {
 fn few_ports() -> LeaseOptions {
     LeaseOptions {
         ranges: vec![61000..=61009, 20000..=20003],
-        ephemeral: BTreeSet::new(),
+        ephemeral: PortSet::default(),
         is_bound: Box::new(|_| false),
     }
 }

@@ -62,7 +62,7 @@ fn a_group_keeps_its_ports_whatever_others_do() {
 fn a_port_that_is_bound_or_ephemeral_is_not_leased_anew_but_a_held_one_stays() {
     let world = World::new();
     let busy = || LeaseOptions {
-        ephemeral: [61000, 61003].into(),
+        ephemeral: [61000, 61003].into_iter().collect(),
         is_bound: Box::new(|p| p == 61001 || p == 61005),
         ..few_ports()
     };
@@ -84,8 +84,11 @@ fn a_pair_never_straddles_two_ranges() {
 #[test]
 fn a_used_up_range_is_told_with_counts_and_the_way_out_and_changes_nothing() {
     let world = World::new();
-    let options =
-        LeaseOptions { ranges: vec![61000..=61007], ephemeral: [61003].into(), is_bound: Box::new(|p| p == 61004) };
+    let options = LeaseOptions {
+        ranges: vec![61000..=61007],
+        ephemeral: [61003].into_iter().collect(),
+        is_bound: Box::new(|p| p == 61004),
+    };
     let (mut leases, _) = Leases::open(&world.layout(), options).unwrap();
     assert_eq!(leases.max_tenants(&roles()), 2);
     world.ports(&mut leases, "a");

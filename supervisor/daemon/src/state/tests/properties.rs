@@ -142,7 +142,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 fn ten_ports() -> LeaseOptions {
-    LeaseOptions { ranges: vec![61000..=61009], ephemeral: BTreeSet::new(), is_bound: Box::new(|_| false) }
+    LeaseOptions { ranges: vec![61000..=61009], ephemeral: PortSet::default(), is_bound: Box::new(|_| false) }
 }
 
 #[test]
