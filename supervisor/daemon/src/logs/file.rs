@@ -9,13 +9,29 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::sync::Arc;
-use std::time::UNIX_EPOCH;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Appends a line in the file's form.
-pub(super) fn format(line: &LogLine, out: &mut String) {
-    let time = humantime::format_rfc3339_millis(line.at);
-    let more = if line.continues { "+" } else { "" };
-    let _ = writeln!(out, "{time} {} {}{more} {}", line.birth, line.priority.number(), line.text);
+/// Puts lines into the file's form. Lines that were read together have the same words before their text: these are made once.
+#[derive(Default)]
+pub(super) struct Form {
+    head: String,
+    of: Option<(SystemTime, Birth, Priority, bool)>,
+}
+
+impl Form {
+    /// Appends a line.
+    pub(super) fn append(&mut self, line: &LogLine, out: &mut String) {
+        let of = (line.at, line.birth, line.priority, line.continues);
+        if self.of.replace(of) != Some(of) {
+            let time = humantime::format_rfc3339_millis(line.at);
+            let more = if line.continues { "+" } else { "" };
+            self.head.clear();
+            let _ = write!(self.head, "{time} {} {}{more} ", line.birth, line.priority.number());
+        }
+        out.push_str(&self.head);
+        out.push_str(&line.text);
+        out.push('\n');
+    }
 }
 
 /// Understands a line of a file; one that a full disk or a person mangled is shown as it is.

@@ -43,7 +43,8 @@ struct Shared {
 
 #[derive(Default)]
 struct Queues {
-    components: HashMap<Arc<Source>, Queue>,
+    /// Boxed: the table keeps room for more than it holds.
+    components: HashMap<Arc<Source>, Box<Queue>>,
     /// Those of which something waits, each once, in the order of their turns.
     turns: VecDeque<Arc<Source>>,
     /// Bytes that wait of all.
@@ -120,11 +121,23 @@ impl Keep {
     /// A component is there; `folder` is where its log file goes.
     pub(super) fn add(&self, source: &Arc<Source>, folder: PathBuf) {
         let mut queues = self.shared.lock();
-        queues.components.entry(Arc::clone(source)).or_insert_with(|| Queue { folder, ..Queue::default() });
+        queues.components.entry(Arc::clone(source)).or_insert_with(|| Box::new(Queue { folder, ..Queue::default() }));
     }
 
-    /// Takes the lines on, or drops and counts those for which there is no room.
+    /// Takes the lines on, or drops and counts those for which there is no room; the thread begins with them at once.
+    #[cfg(test)]
     pub(super) fn offer(&self, source: &Arc<Source>, lines: &[Arc<LogLine>]) {
+        self.put(source, lines);
+        self.wake();
+    }
+
+    /// The thread looks for its next turn, if it sleeps.
+    pub(super) fn wake(&self) {
+        self.shared.more.notify_one();
+    }
+
+    /// Takes the lines on, or drops and counts those for which there is no room. Who calls this calls [`Keep::wake`] soon.
+    pub(super) fn put(&self, source: &Arc<Source>, lines: &[Arc<LogLine>]) {
         let mut queues = self.shared.lock();
         let Queues { components, turns, bytes, .. } = &mut *queues;
         let Some(queue) = components.get_mut(source) else { return };
@@ -140,7 +153,6 @@ impl Keep {
         }
         if !queue.items.is_empty() && !std::mem::replace(&mut queue.listed, true) {
             turns.push_back(Arc::clone(source));
-            self.shared.more.notify_one();
         }
         drop(queues);
         if let Some(write) = &self.here {
@@ -182,6 +194,7 @@ impl Keep {
     /// Waits until all that was offered before is kept or dropped; false when that takes longer than `patience`.
     pub(super) fn settle(&self, patience: Duration) -> bool {
         let deadline = Instant::now() + patience;
+        self.wake();
         let mut queues = self.shared.lock();
         while queues.writing || !queues.turns.is_empty() {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -197,7 +210,7 @@ impl Keep {
 impl Drop for Keep {
     fn drop(&mut self) {
         self.shared.lock().closed = true;
-        self.shared.more.notify_one();
+        self.wake();
     }
 }
 

@@ -1,6 +1,8 @@
 //! From bytes to lines.
 
 use socialweb_core::{Birth, ComponentName, GroupName};
+use std::borrow::Cow;
+use std::io::BufRead;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -72,7 +74,7 @@ pub(super) struct Raw<'a> {
 impl Splitter {
     /// Takes bytes in and gives the finished lines to `out`.
     pub fn feed(&mut self, mut bytes: &[u8], mut out: impl FnMut(Raw<'_>)) {
-        while let Some(at) = memchr(bytes) {
+        while let Some(at) = find(b'\n', bytes) {
             let (line, rest) = (&bytes[..at], &bytes[at + 1..]);
             if self.partial.is_empty() {
                 self.cut(line, &mut out);
@@ -133,8 +135,13 @@ impl Splitter {
     }
 }
 
-fn memchr(bytes: &[u8]) -> Option<usize> {
-    bytes.iter().position(|b| *b == b'\n')
+/// Where the byte is first. Not byte by byte: a flood goes through here, and this search of the standard library looks at many
+/// at a time.
+fn find(byte: u8, mut bytes: &[u8]) -> Option<usize> {
+    let all = bytes;
+    // Reading from memory cannot fail.
+    let n = bytes.skip_until(byte).unwrap_or(0);
+    (all[..n].last() == Some(&byte)).then(|| n - 1)
 }
 
 /// Where to cut so that no UTF-8 character is torn: [`MAX_LINE`] or up to three bytes before.
@@ -154,8 +161,12 @@ pub(super) fn interpret(raw: &Raw<'_>, previous: Priority) -> (Priority, String)
 }
 
 fn clean(bytes: &[u8]) -> String {
-    let text = String::from_utf8_lossy(bytes);
-    if text.contains('\0') { text.replace('\0', "\u{fffd}") } else { text.into_owned() }
+    // What is text, as nearly all is, is only copied; a search for what has to be replaced goes byte by byte.
+    let text = std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed);
+    match find(0, text.as_bytes()) {
+        Some(_) => text.replace('\0', "\u{fffd}"),
+        None => text.into_owned(),
+    }
 }
 
 /// `<N>` at the start, as systemd reads it; it is taken off.
@@ -191,17 +202,30 @@ fn klog(letter: u8) -> Option<Priority> {
 
 /// The word after a key that stands at the start or after a separator, quoted or not.
 fn value_after(head: &[u8], key: &[u8]) -> Option<Priority> {
-    let mut starts = (0..head.len().checked_sub(key.len())?).filter(|at| head[*at..].starts_with(key));
-    let at = starts.find(|at| *at == 0 || matches!(head[at - 1], b' ' | b'\t' | b',' | b'{'))?;
-    let value = head[at + key.len()..].trim_ascii_start();
+    let end = ends_of(key, head).find(|end| match end - key.len() {
+        0 => true,
+        at => matches!(head[at - 1], b' ' | b'\t' | b',' | b'{'),
+    })?;
+    let value = head[end..].trim_ascii_start();
     let value = value.strip_prefix(b"\"").unwrap_or(value);
     let end = value.iter().position(|b| !b.is_ascii_alphabetic()).unwrap_or(value.len());
     word(&value[..end])
 }
 
+/// Behind each occurrence of the key. Its last byte is rare in a line, so that is what is looked for.
+fn ends_of<'a>(key: &'a [u8], head: &'a [u8]) -> impl Iterator<Item = usize> + 'a {
+    let last = key.last().copied().unwrap_or_default();
+    let mut searched = 0;
+    let next = move || {
+        searched += find(last, &head[searched..])? + 1;
+        Some(searched)
+    };
+    std::iter::from_fn(next).filter(move |end| head[..*end].ends_with(key))
+}
+
 /// `TIMESTAMP [WARN]  ...`, as OpenBao and others of hclog's family write: the second word of the line, or the first.
 fn bracketed(head: &[u8]) -> Option<Priority> {
-    let open = head.iter().position(|b| *b == b'[')?;
+    let open = find(b'[', head)?;
     if head[..open].iter().filter(|b| **b == b' ').count() > 2 {
         return None;
     }

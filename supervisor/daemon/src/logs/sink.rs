@@ -15,7 +15,12 @@ use std::time::SystemTime;
 pub(super) struct Sinks {
     pub journal: Option<Journal>,
     pub files: Files,
+    /// For the text of a turn: held while a flood fills it, given up with the first turn that does not.
+    pub text: String,
 }
+
+/// Text of a turn, in bytes, from which on its memory is used again.
+const FULL: usize = 16 << 10;
 
 /// Limits of the files.
 #[derive(Debug, Clone, Copy)]
@@ -51,23 +56,19 @@ impl Batch {
         let hole = |item: &Item| if let Item::Hole(n) = item { *n } else { 0 };
         self.owed + self.items.iter().map(hole).sum::<u64>()
     }
-
-    /// The items, what is owed first.
-    fn all(&self) -> impl Iterator<Item = Item> + '_ {
-        (self.owed > 0).then_some(Item::Hole(self.owed)).into_iter().chain(self.items.iter().cloned())
-    }
 }
 
 /// Text for the file, and where each item ends in it.
 #[derive(Default)]
-struct Chunk {
+struct Chunk<'a> {
     text: String,
-    ends: Vec<(usize, Item)>,
+    form: file::Form,
+    ends: Vec<(usize, &'a Item)>,
 }
 
-impl Chunk {
-    fn add(&mut self, line: &LogLine, item: Item) {
-        file::format(line, &mut self.text);
+impl<'a> Chunk<'a> {
+    fn add(&mut self, line: &LogLine, item: &'a Item) {
+        self.form.append(line, &mut self.text);
         self.ends.push((self.text.len(), item));
     }
 }
@@ -76,17 +77,23 @@ impl Sinks {
     /// Keeps what can be kept.
     pub(super) fn write(&mut self, source: &Arc<Source>, batch: &Batch) -> Done {
         let mut done = Done::default();
-        let mut chunk = Chunk::default();
+        let mut chunk = Chunk { text: std::mem::take(&mut self.text), ..Chunk::default() };
         let mut birth = Birth(0);
-        for item in batch.all() {
-            let line = match &item {
-                Item::Line(line) => Arc::clone(line),
-                Item::Hole(n) => Arc::new(note(source, birth, *n)),
+        // What is owed comes first.
+        let owed = (batch.owed > 0).then_some(Item::Hole(batch.owed));
+        for item in owed.iter().chain(&batch.items) {
+            let told;
+            let line = match item {
+                Item::Line(line) => &**line,
+                Item::Hole(n) => {
+                    told = note(source, birth, *n);
+                    &told
+                }
             };
             birth = line.birth;
-            match self.journal.as_ref().map(|journal| journal.send(&line)) {
-                Some(Ok(())) => done.note(&item),
-                None | Some(Err(SendError::Gone(_))) => chunk.add(&line, item),
+            match self.journal.as_ref().map(|journal| journal.send(line)) {
+                Some(Ok(())) => done.note(item),
+                None | Some(Err(SendError::Gone(_))) => chunk.add(line, item),
                 Some(Err(e)) => done.trouble = Some(e.to_string()),
             }
         }
@@ -101,6 +108,10 @@ impl Sinks {
             }
         };
         chunk.ends.iter().filter(|(end, _)| *end <= kept).for_each(|(_, item)| done.note(item));
+        if chunk.text.len() >= FULL {
+            chunk.text.clear();
+            self.text = chunk.text;
+        }
         done
     }
 }

@@ -126,7 +126,8 @@ pub(super) struct Shared {
 
 #[derive(Default)]
 pub(super) struct State {
-    pub(super) pipes: HashMap<u64, Pipe>,
+    /// Boxed: the table keeps room for more than it holds.
+    pub(super) pipes: HashMap<u64, Box<Pipe>>,
     components: HashMap<Arc<Source>, Component>,
     followers: Vec<FollowerEnd>,
     next: u64,
@@ -156,7 +157,7 @@ impl Logs {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(|e| LogError::Setup(e.into()))?;
         let files = Files { max_bytes: options.max_file_bytes, keep: options.keep_files };
         let to_journal = journal.is_some();
-        let mut sinks = Sinks { journal, files };
+        let mut sinks = Sinks { journal, files, text: String::new() };
         let keep = Keep::start(move |source, batch| sinks.write(source, batch));
         let shared = Shared { epoll, options, files, to_journal, state: Mutex::default(), keep };
         let logs = Logs { shared: Arc::new(shared) };
@@ -189,7 +190,7 @@ impl Logs {
         state.next += 1;
         let source = state.component_of(source);
         self.shared.keep.add(&source, folder);
-        state.pipes.insert(id, Pipe::new(read, source, birth, watch));
+        state.pipes.insert(id, Box::new(Pipe::new(read, source, birth, watch)));
         Ok((write, PipeId(id)))
     }
 
@@ -304,7 +305,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands lines of one component to who keeps them, the ring and the followers.
+    /// Hands lines of one component to who keeps them, the ring and the followers. Who keeps them is to be woken then.
     pub(super) fn deliver(&self, state: &mut State, source: &Arc<Source>, lines: &[Arc<LogLine>], bytes_in: usize) {
         let State { components, followers, .. } = state;
         let Some(component) = components.get_mut(source) else { return };
@@ -313,7 +314,7 @@ impl Shared {
         if lines.is_empty() {
             return;
         }
-        self.keep.offer(source, lines);
+        self.keep.put(source, lines);
         component.remember(lines, &self.options);
         followers.retain_mut(|follower| follower.offer(lines));
     }
