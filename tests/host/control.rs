@@ -84,6 +84,24 @@ fn a_source_that_cannot_be_read_changes_nothing() {
 }
 
 #[test]
+fn the_last_group_is_parked_and_deleted_when_an_empty_folder_is_said_to_be_meant() {
+    let mut daemon = Daemon::started(SUPERVISOR, &[("steady", STEADY)]);
+    daemon.wait_phase("steady", Phase::Ready);
+    std::fs::remove_file(daemon.dir.join("clusters.d/steady.toml")).unwrap();
+    let refused = daemon.ctl(&["reload"]);
+    let said = String::from_utf8_lossy(&refused.stdout) + String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(1) && said.contains("ctl reload --allow-empty"), "{refused:?}");
+    assert_eq!(daemon.group("steady").phase, Phase::Ready);
+    daemon.ctl_ok(&["reload", "--allow-empty"]);
+    daemon.wait_phase("steady", Phase::Parked);
+    daemon.ctl_ok(&["reload"]);
+    daemon.ctl_ok(&["delete", "--yes", "steady"]);
+    wait_for("nothing of it is left", || (!daemon.state().join("groups/steady").exists()).then_some(()));
+    daemon.ctl_ok(&["reload"]);
+    daemon.stop();
+}
+
+#[test]
 fn an_operators_stop_outlives_the_daemon_and_a_start_ends_it() {
     let mut daemon = Daemon::started(SUPERVISOR, &[("two", TWO)]);
     daemon.wait_phase("two", Phase::Ready);

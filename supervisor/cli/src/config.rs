@@ -23,7 +23,8 @@ fn check_files(config: &Path, state_dir: Option<PathBuf>, runtime_dir: Option<Pa
     let own_exe = std::env::current_exe().context("cannot find out where this program is")?;
     let flags = Overrides { state_dir, runtime_dir, ..Overrides::default() };
     let (env, known) = (Env::of_this_process(), BTreeSet::new());
-    let findings = check(&Inputs { file: config, env: &env, flags: &flags, known: &known }, &own_exe);
+    let findings =
+        check(&Inputs { file: config, env: &env, flags: &flags, known: &known, may_be_empty: false }, &own_exe);
     let text: String = findings.iter().map(|finding| format!("{finding}\n")).collect();
     let broken = findings.iter().any(|finding| finding.severity == Severity::Error);
     crate::print(if broken { text } else { format!("{text}{}: in order\n", config.display()) })?;

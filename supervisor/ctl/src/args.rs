@@ -70,6 +70,9 @@ pub enum Verb {
         /// Show the plan and change nothing
         #[arg(long)]
         dry_run: bool,
+        /// A folder without cluster files is meant, and no lost mount: all groups are parked
+        #[arg(long)]
+        allow_empty: bool,
     },
     /// Destroy a group that is no longer declared, with all its data
     Delete {

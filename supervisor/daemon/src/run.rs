@@ -78,7 +78,7 @@ async fn serve(options: RunOptions) -> anyhow::Result<()> {
         allow_tmpfs: options.allow_tmpfs,
     };
     let nothing = BTreeSet::new();
-    let inputs = Inputs { file: &options.config, env: &env, flags: &flags, known: &nothing };
+    let inputs = Inputs { file: &options.config, env: &env, flags: &flags, known: &nothing, may_be_empty: false };
     let config = config::load_daemon(inputs.file, inputs.env, inputs.flags)?;
     let tmpfs = if config.allow_tmpfs { Tmpfs::Allow } else { Tmpfs::Refuse };
     let state = StateDir::open(&config.state_dir, tmpfs)?;
@@ -184,6 +184,7 @@ fn assemble(
         env,
         flags,
         known_from_state,
+        may_be_empty: false,
         tenant_roles: tenant_roles(),
         booted: false,
         stopping: false,

@@ -46,6 +46,9 @@ pub struct ReloadQuery {
     /// Make the plan and stop there.
     #[serde(default)]
     pub dry_run: bool,
+    /// A folder without cluster files is meant: all groups are parked.
+    #[serde(default)]
+    pub allow_empty: bool,
 }
 
 /// The group in which a drill runs. No cluster file may have this name.

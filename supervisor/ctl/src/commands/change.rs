@@ -171,9 +171,9 @@ impl Session {
         }
     }
 
-    pub(super) async fn reload(&self, dry_run: bool) -> Result<Exit, CtlError> {
+    pub(super) async fn reload(&self, dry_run: bool, allow_empty: bool) -> Result<Exit, CtlError> {
         let plan: ReloadPlan =
-            self.client.post(Route { parts: &["reload"], query: Some(&ReloadQuery { dry_run }) }).await?;
+            self.client.post(Route { parts: &["reload"], query: Some(&ReloadQuery { dry_run, allow_empty }) }).await?;
         print(&render::whole(self.format, &plan, |_| render::plan::plan(&plan))?)?;
         Ok(if plan.has_errors() { Exit::Failed } else { Exit::Done })
     }

@@ -31,7 +31,7 @@ pub async fn run(ctl: Ctl) -> Result<Exit, CtlError> {
         Verb::Events(args) => session.events(args).await,
         Verb::Tree { group } => session.tree(group).await,
         Verb::Receipt { group, all } => session.receipt(&group, all).await,
-        Verb::Reload { dry_run } => session.reload(dry_run).await,
+        Verb::Reload { dry_run, allow_empty } => session.reload(dry_run, allow_empty).await,
         Verb::Delete { group, yes, wait } => session.delete(group, yes, wait).await,
         Verb::Metrics => session.metrics().await,
         Verb::Shutdown { wait } => session.shutdown(wait).await,

@@ -39,6 +39,8 @@ pub enum Command {
     Reload {
         /// Stop after the plan.
         dry_run: bool,
+        /// A folder without cluster files is meant.
+        allow_empty: bool,
         /// The answer.
         reply: Reply<ReloadPlan>,
     },

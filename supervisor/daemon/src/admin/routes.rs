@@ -170,8 +170,8 @@ async fn ask_change(handle: &AdminHandle, change: Change) -> Answer<Response> {
 }
 
 async fn reload(State(shared): State<Shared>, uri: Uri) -> Answer<Response> {
-    let dry_run = query::<ReloadQuery>(&uri)?.dry_run;
-    let plan = shared.handle.ask(|reply| Command::Reload { dry_run, reply }).await?;
+    let ReloadQuery { dry_run, allow_empty } = query(&uri)?;
+    let plan = shared.handle.ask(|reply| Command::Reload { dry_run, allow_empty, reply }).await?;
     Ok(json(&plan))
 }
 

@@ -20,7 +20,7 @@ pub fn check(inputs: &Inputs<'_>, own_exe: &Path) -> Vec<Finding> {
     };
     let beside = folder_of(inputs.file).join("clusters.d");
     let folder = daemon.as_ref().map_or(beside.as_path(), |d| d.clusters_dir.as_path());
-    let declared = read_folder(folder, inputs.known);
+    let declared = read_folder(folder, inputs.known, inputs.may_be_empty);
     let binaries = daemon.as_ref().map(|d| Binaries::new(&d.binaries, inputs.env, own_exe));
     for entry in &declared.clusters {
         match (entry, daemon.as_ref().zip(binaries.as_ref())) {

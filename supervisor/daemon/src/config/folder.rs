@@ -32,13 +32,14 @@ pub struct Declared {
     pub warnings: Vec<Finding>,
 }
 
-/// Reads the folder. `known` are the groups that it declared when it was last read, by this daemon or an earlier one.
-pub fn read_folder(folder: &Path, known: &BTreeSet<GroupName>) -> Declared {
+/// Reads the folder. `known` are the groups that it declared when it was last read, by this daemon or an earlier one. That none of
+/// them is there any more is believed only when it `may_be_empty`.
+pub fn read_folder(folder: &Path, known: &BTreeSet<GroupName>, may_be_empty: bool) -> Declared {
     let files = match list(folder) {
         Ok(files) => files,
         Err(why) => return unreadable(folder, why),
     };
-    if files.is_empty() && !known.is_empty() {
+    if files.is_empty() && !known.is_empty() && !may_be_empty {
         return unreadable(folder, empty_though_known(known));
     }
     let clusters: Vec<_> = files.iter().map(|file| load_cluster(file)).collect();
@@ -75,7 +76,7 @@ fn empty_though_known(known: &BTreeSet<GroupName>) -> String {
     let names: Vec<&str> = known.iter().take(5).map(GroupName::as_str).collect();
     let more = if known.len() > names.len() { ", ..." } else { "" };
     format!(
-        "the folder of cluster files is empty although it declared {}{more}; if a mount was lost, bring it back; to park the last cluster, keep its file and set running = false",
+        "the folder of cluster files is empty although it declared {}{more}; if a mount was lost, bring it back; if it is meant, `ctl reload --allow-empty` parks them and keeps their data",
         names.join(", ")
     )
 }

@@ -77,6 +77,8 @@ pub struct Inputs<'a> {
     pub flags: &'a Overrides,
     /// Groups that the folder declared when it was last read: from memory, or from the group records after a start.
     pub known: &'a BTreeSet<GroupName>,
+    /// A folder without a cluster file is meant, and no lost mount.
+    pub may_be_empty: bool,
 }
 
 /// All that the files say.
@@ -94,6 +96,6 @@ pub struct Loaded {
 /// Only what is wrong with supervisor.toml itself; a broken cluster file is one entry of the result.
 pub fn load(inputs: &Inputs<'_>) -> Result<Loaded, ConfigError> {
     let daemon = load_daemon(inputs.file, inputs.env, inputs.flags)?;
-    let declared = read_folder(&daemon.clusters_dir, inputs.known);
+    let declared = read_folder(&daemon.clusters_dir, inputs.known, inputs.may_be_empty);
     Ok(Loaded { daemon, declared })
 }

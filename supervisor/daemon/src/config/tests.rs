@@ -71,7 +71,13 @@ impl Site {
     fn load(&self, known: &[&str]) -> Result<Loaded, ConfigError> {
         let (env, flags) = (self.env(), Overrides::default());
         let known = known.iter().map(|n| group(n)).collect();
-        load(&Inputs { file: &self.path("supervisor.toml"), env: &env, flags: &flags, known: &known })
+        load(&Inputs {
+            file: &self.path("supervisor.toml"),
+            env: &env,
+            flags: &flags,
+            known: &known,
+            may_be_empty: false,
+        })
     }
 
     fn daemon(&self) -> DaemonConfig {
@@ -82,7 +88,13 @@ impl Site {
     fn check(&self) -> Vec<String> {
         let (env, flags) = (self.env(), Overrides::default());
         let known = BTreeSet::new();
-        let inputs = Inputs { file: &self.path("supervisor.toml"), env: &env, flags: &flags, known: &known };
+        let inputs = Inputs {
+            file: &self.path("supervisor.toml"),
+            env: &env,
+            flags: &flags,
+            known: &known,
+            may_be_empty: false,
+        };
         let base = format!("{}/", self.folder.path().display());
         check(&inputs, &self.path("bin/socialweb-computer")).iter().map(|f| f.to_string().replace(&base, "")).collect()
     }

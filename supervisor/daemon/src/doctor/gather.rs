@@ -53,7 +53,7 @@ pub fn gather(place: &Place) -> Facts {
 fn config_facts(place: &Place) -> ConfigFacts {
     let Some(file) = &place.config_file else { return ConfigFacts::default() };
     let known = BTreeSet::new();
-    let inputs = Inputs { file, env: &place.env, flags: &place.flags, known: &known };
+    let inputs = Inputs { file, env: &place.env, flags: &place.flags, known: &known, may_be_empty: false };
     let findings = config::check(&inputs, &place.exe);
     let texts = |severity: Severity| -> Vec<String> {
         findings.iter().filter(|f: &&Finding| f.severity == severity).map(ToString::to_string).collect()
@@ -63,7 +63,7 @@ fn config_facts(place: &Place) -> ConfigFacts {
 
 fn need(config: Option<&DaemonConfig>) -> Need {
     let Some(config) = config else { return Need::default() };
-    let declared = config::read_folder(&config.clusters_dir, &BTreeSet::new());
+    let declared = config::read_folder(&config.clusters_dir, &BTreeSet::new(), false);
     let mut need = Need::default();
     for cluster in declared.clusters.iter().filter_map(|c| c.as_ref().ok()) {
         let tenant = cluster.file.kind == ClusterKind::Tenant;

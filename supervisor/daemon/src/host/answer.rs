@@ -23,8 +23,8 @@ impl Host {
                     None => drop(reply.send(answer)),
                 }
             }
-            Command::Reload { dry_run, reply } => {
-                let plan = self.plan_reload(dry_run);
+            Command::Reload { dry_run, allow_empty, reply } => {
+                let plan = self.plan_reload(dry_run, allow_empty);
                 let _ = reply.send(Ok(plan));
             }
             Command::Tree { group, reply } => drop(reply.send(self.tree(&group))),
@@ -105,7 +105,9 @@ impl Host {
         let file = self.config.clusters_dir.join(format!("{group}.toml"));
         if held.machine.is_declared() || file.exists() {
             let text = format!("group {group} is declared, so it is not deleted");
-            let hint = format!("remove {group}.toml from the clusters folder and `ctl reload` first; that parks it");
+            let hint = format!(
+                "remove {group}.toml from the clusters folder and `ctl reload` first (`ctl reload --allow-empty` when it was the last file); that parks it"
+            );
             return Err(wire::ApiError::new(wire::ErrorCode::Conflict, text).with_hint(hint));
         }
         if self.orphans.get(group).is_some_and(|left| !left.is_empty()) {

@@ -222,6 +222,8 @@ pub(crate) struct Host {
     pub binaries: Binaries,
     /// Groups that had a record when the daemon came up: what an empty folder is measured against (law L7).
     pub known_from_state: BTreeSet<GroupName>,
+    /// An operator said that the folder of cluster files is meant to be empty; holds until a file is there.
+    pub may_be_empty: bool,
     /// The ports that one tenant takes, for the number that status shows.
     pub tenant_roles: Vec<PortRole>,
     /// The first read of the sources is through.

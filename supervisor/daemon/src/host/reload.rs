@@ -15,7 +15,7 @@ use std::path::Path;
 impl Host {
     /// Reads everything again and applies it; what is wrong is said and kept for status.
     pub fn reload(&mut self) {
-        let plan = self.plan_reload(false);
+        let plan = self.plan_reload(false, false);
         for problem in &plan.problems {
             self.warn(None, problem.to_string());
         }
@@ -24,10 +24,10 @@ impl Host {
         self.port.changed();
     }
 
-    /// Reads everything, and unless it is a dry run applies it.
-    pub fn plan_reload(&mut self, dry_run: bool) -> wire::ReloadPlan {
+    /// Reads everything, and unless it is a dry run applies it. With `allow_empty` a folder without cluster files parks all groups.
+    pub fn plan_reload(&mut self, dry_run: bool, allow_empty: bool) -> wire::ReloadPlan {
         let mut plan = wire::ReloadPlan { applied: false, groups: Vec::new(), problems: Vec::new() };
-        let mut loaded = match self.load() {
+        let mut loaded = match self.load(allow_empty || self.may_be_empty) {
             Ok(loaded) => loaded,
             Err(error) => {
                 plan.problems.extend(error.findings.iter().map(problem));
@@ -44,6 +44,7 @@ impl Host {
         if !dry_run {
             failpoint::reach("reload-read");
             self.forget_declarations();
+            self.may_be_empty = (self.may_be_empty || allow_empty) && loaded.declared.clusters.is_empty();
             self.apply_daemon(&loaded, &mut plan.problems);
         }
         let names = Names::of(&loaded.declared.clusters);
@@ -77,13 +78,14 @@ impl Host {
         self.source_problems = plan.problems.iter().filter(lasting).map(ToString::to_string).collect();
     }
 
-    fn load(&self) -> Result<Loaded, config::ConfigError> {
+    fn load(&self, may_be_empty: bool) -> Result<Loaded, config::ConfigError> {
         let known: BTreeSet<GroupName> =
             self.groups.values().filter(|h| h.machine.is_declared()).map(|h| h.machine.name().clone()).collect();
         let mut known = if known.is_empty() { self.known_from_state.clone() } else { known };
         // No source declares a drill, so none is missing it.
         known.retain(|name| name.as_str() != wire::DRILL_GROUP);
-        config::load(&Inputs { file: &self.paths.config, env: &self.env, flags: &self.flags, known: &known })
+        let (file, env, flags) = (&*self.paths.config, &self.env, &self.flags);
+        config::load(&Inputs { file, env, flags, known: &known, may_be_empty })
     }
 
     /// What of supervisor.toml can change under way; the rest is named.

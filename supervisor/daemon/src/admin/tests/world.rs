@@ -195,7 +195,7 @@ impl World {
                 self.changes.push(change);
                 let _ = reply.send(accepted);
             }
-            Command::Reload { dry_run, reply } => {
+            Command::Reload { dry_run, allow_empty: _, reply } => {
                 let _ = reply.send(Ok(wire::ReloadPlan { applied: !dry_run, groups: vec![], problems: vec![] }));
             }
             Command::Tree { group, reply } => {

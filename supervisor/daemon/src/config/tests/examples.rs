@@ -79,7 +79,7 @@ fn every_cluster_example_parses_and_so_do_its_commented_settings() {
 fn the_demo_is_one_tenant_that_runs() {
     let (file, vars, flags) = (config("demo/supervisor.toml"), env(&[("HOME", "/h")]), Overrides::default());
     let known = BTreeSet::new();
-    let loaded = load(&Inputs { file: &file, env: &vars, flags: &flags, known: &known }).unwrap();
+    let loaded = load(&Inputs { file: &file, env: &vars, flags: &flags, known: &known, may_be_empty: false }).unwrap();
     let demo = loaded.declared.clusters[0].as_ref().unwrap();
     assert_eq!((demo.name.as_str(), demo.account(), demo.running()), ("demo", Some("demo"), true));
     assert_eq!(loaded.declared.clusters.len(), 1);

@@ -32,6 +32,14 @@ fn a_folder_that_became_empty_parks_nobody() {
 }
 
 #[test]
+fn a_folder_that_may_be_empty_parks_all() {
+    let site = Site::new("", &[]);
+    let known = ["a", "b"].map(group).into();
+    let declared = read_folder(&site.path("clusters.d"), &known, true);
+    assert_eq!((declared.state, declared.absent), (SourceState::Read, vec![group("a"), group("b")]));
+}
+
+#[test]
 fn a_folder_that_was_always_empty_is_read() {
     let declared = Site::new("", &[]).load(&[]).unwrap().declared;
     assert_eq!((declared.state, declared.clusters.len()), (SourceState::Read, 0));
