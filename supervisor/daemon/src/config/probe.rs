@@ -124,11 +124,13 @@ impl<'a> Builder<'a> {
         let before = self.faults.len();
         let url = self.required(table, "url", ProbeKind::Http, file.url.as_deref());
         let secure = url.starts_with("https://");
-        let valid = url.parse::<http::Uri>().is_ok_and(|u| u.host().is_some_and(|h| !h.is_empty()));
+        let valid = url.parse::<http::Uri>().is_ok_and(|u| {
+            u.host().is_some_and(|h| !h.is_empty()) && !u.authority().is_some_and(|a| a.as_str().contains('@'))
+        });
         if self.faults.len() == before && !(valid && (secure || url.starts_with("http://"))) {
             self.fault(
                 &at(table, "url"),
-                format!("{url:?} is no URL; write http://HOST:PORT/PATH or https://HOST:PORT/PATH"),
+                format!("{url:?} is no URL; write http://HOST:PORT/PATH or https://HOST:PORT/PATH, without name and password"),
             );
         }
         let expect = file.expect.clone().unwrap_or_else(|| vec![200]);

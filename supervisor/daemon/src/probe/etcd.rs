@@ -2,10 +2,10 @@
 //!
 //! The two messages are written out by hand: this one call does not pay for generated code.
 
+use super::bounded::Bounded;
 use super::{connect_unix, tls};
 use crate::chain::chain;
 use hyper_util::rt::TokioIo;
-use rustls::pki_types::ServerName;
 use socialweb_core::spec::TlsFiles;
 use std::path::Path;
 use std::sync::Arc;
@@ -45,6 +45,9 @@ pub(super) struct ResponseHeader {
     pub revision: i64,
 }
 
+/// Most that is read for one answer, in bytes: tonic's longest message, and what goes around it.
+const LONGEST: usize = 5 << 20;
+
 pub(super) const METHOD: &str = "/etcdserverpb.KV/Range";
 
 /// Asks for the first key under /registry/, where Kubernetes keeps everything; an empty store answers as well.
@@ -71,16 +74,16 @@ async fn range(socket: &Path, files: &TlsFiles) -> Result<RangeResponse, String>
     answer.map(tonic::Response::into_inner).map_err(|status| format!("{}: {}", status.code(), status.message()))
 }
 
-async fn handshake(socket: &Path, config: rustls::ClientConfig) -> Result<TlsStream<UnixStream>, String> {
-    let stream = connect_unix(socket).await?;
-    let name = ServerName::try_from("localhost").map_err(|e| chain(&e))?;
+async fn handshake(socket: &Path, config: rustls::ClientConfig) -> Result<TlsStream<Bounded<UnixStream>>, String> {
+    let stream = Bounded::new(connect_unix(socket).await?, LONGEST);
+    let name = tls::server_name("localhost")?;
     let shaken = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
     shaken.map_err(|e| format!("TLS: {}", chain(&e)))
 }
 
 /// A channel over a stream that is connected already: the connector gives it away once and fails after that, so that a
 /// broken connection ends the attempt instead of being dialled again behind its back.
-async fn channel(stream: TlsStream<UnixStream>) -> Result<Channel, String> {
+async fn channel(stream: TlsStream<Bounded<UnixStream>>) -> Result<Channel, String> {
     let mut stream = Some(TokioIo::new(stream));
     let connector = tower::service_fn(move |_: http::Uri| {
         let taken = stream.take().ok_or_else(|| std::io::Error::other("the connection broke"));

@@ -9,9 +9,11 @@
 //! Map:
 //! - [`Prober`] - one probe of one run; [`Prober::run_readiness`] and [`Prober::run_liveness`].
 //! - [`signal`] - what arrives from outside: READY=1, a newline on a descriptor, a log line, WATCHDOG=1.
+//! - `bounded`: what an answer may cost.
 //! - `names`: host names, looked up beside the loop.
 //! - [`http`], [`etcd`] - the two that speak a protocol; [`tls`]: their trust, from files only.
 
+mod bounded;
 pub mod etcd;
 pub mod http;
 mod names;

@@ -1,8 +1,7 @@
-//! Host names in probes. tokio and reqwest look names up on threads of a pool that panics where no thread can be made; the
+//! Host names in probes. tokio looks names up on threads of a pool that panics where no thread can be made; the
 //! probe would end without a word. Here such a host only waits for its own look-up.
 
 use crate::aside::Aside;
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::sync::LazyLock;
@@ -35,20 +34,6 @@ pub(super) async fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>
         let _ = tell.send(found);
     });
     told.await.unwrap_or_else(|_| Err(io::Error::other("the look-up was given up")))
-}
-
-/// The same for reqwest.
-#[derive(Debug)]
-pub(super) struct Names;
-
-impl Resolve for Names {
-    fn resolve(&self, name: Name) -> Resolving {
-        Box::pin(async move {
-            // reqwest puts the port in itself.
-            let found = resolve(name.as_str(), 0).await?;
-            Ok(Box::new(found.into_iter()) as Addrs)
-        })
-    }
 }
 
 #[cfg(test)]

@@ -112,6 +112,22 @@ async fn what_hangs_is_a_failure_that_names_it() {
 }
 
 #[tokio::test(flavor = "current_thread")]
+async fn an_answer_without_end_is_given_up_after_a_part_of_it() {
+    // hyper reads on while heads of class 1xx come, so the time limit alone lets them fill the loop.
+    for head in ["HTTP/1.1 100 Continue\r\n\r\n", "HTTP/1.1 102 Processing\r\nX: y\r\n\r\n"] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let flood = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            while stream.write_all(head.repeat(100).as_bytes()).await.is_ok() {}
+        });
+        let seen = first(1, prober(http(url.clone(), None)), PATIENT).await;
+        assert!(seen[0].starts_with(&format!("GET {url}: ")) && seen[0].contains("far more"), "{seen:?}");
+        flood.await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "current_thread")]
 async fn tcp_holds_as_soon_as_somebody_listens() {
     // The port is ours from the beginning, so that nobody else takes it meanwhile.
     let socket = TcpSocket::new_v4().unwrap();

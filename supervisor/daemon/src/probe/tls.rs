@@ -3,7 +3,7 @@
 use rustls::ClientConfig;
 use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use socialweb_core::spec::TlsFiles;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -64,6 +64,15 @@ pub fn client(files: Option<&TlsFiles>) -> Result<ClientConfig, TlsError> {
             builder.with_client_auth_cert(certificates(cert)?, private).map_err(refused)
         }
     }
+}
+
+/// Whom a certificate must name for `host`, which may be a name, an address, or one of IPv6 in brackets.
+///
+/// # Errors
+/// It is neither.
+pub(super) fn server_name(host: &str) -> Result<ServerName<'static>, String> {
+    let plain = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
+    ServerName::try_from(plain.to_owned()).map_err(|e| crate::chain::chain(&e))
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {

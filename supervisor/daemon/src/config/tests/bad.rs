@@ -225,7 +225,7 @@ fn probes_take_only_the_keys_of_their_kind() {
     );
     check(
         "readiness = { kind = \"http\", url = \"localhost:80\" }",
-        "5:36: component a: \"localhost:80\" is no URL; write http://HOST:PORT/PATH or https://HOST:PORT/PATH",
+        "5:36: component a: \"localhost:80\" is no URL; write http://HOST:PORT/PATH or https://HOST:PORT/PATH, without name and password",
     );
     check(
         "readiness = { kind = \"http\", url = \"https://localhost/\" }",
