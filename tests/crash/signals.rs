@@ -165,6 +165,19 @@ fn a_second_term_cuts_nothing_short() {
 }
 
 #[test]
+fn signals_that_scripts_send_to_other_supervisors_crash_nothing() {
+    let mut daemon = Daemon::started(SUPERVISOR, &[("steady", STEADY)]);
+    let pid = daemon.wait_phase("steady", Phase::Ready).components[0].pid;
+    daemon.signal(Signal::SIGUSR1);
+    daemon.signal(Signal::SIGUSR2);
+    // A later answer than both signals.
+    assert_eq!(daemon.group("steady").components[0].pid, pid);
+    daemon.signal(Signal::SIGQUIT);
+    daemon.wait_end();
+    daemon.assert_nothing_left();
+}
+
+#[test]
 fn a_kill_in_the_middle_of_the_orderly_end_is_made_good_by_the_next_daemon() {
     let scene = Scene::new("end", Manners::Ignores);
     let text = scene.config(1).replace("300ms", "10m");

@@ -1,8 +1,9 @@
 //! Components that misbehave. Each test has a steady group beside the troubled one, which must not notice.
 
-use crate::support::{Daemon, own_ports, send, wait_for};
+use crate::support::{Daemon, cgroup2_mount, own_ports, send, skip, wait_for};
 use crate::{STEADY, SUPERVISOR, script};
 use socialweb_wire::Phase;
+use std::fs;
 
 /// A daemon with the troubled group and a steady one that is Ready.
 fn beside(troubled: &str) -> (Daemon, Option<u32>) {
@@ -296,4 +297,28 @@ post = [["sh", "-c", "echo post >> ../trace"]]
     let trace = std::fs::read_to_string(daemon.state().join("groups/hooks/trace")).unwrap();
     assert_eq!(trace.split_whitespace().collect::<Vec<_>>(), ["once", "pre1", "pre2", "main", "post"]);
     daemon.assert_nothing_left();
+}
+
+#[test]
+fn a_frozen_daemon_is_told_as_a_stopped_one_is() {
+    let name = "a_frozen_daemon_is_told_as_a_stopped_one_is";
+    let Some(outside) = cgroup2_mount() else { return skip(name, "cgroup2: there is none") };
+    let own = socialweb_sys::Cgroup::at(outside.join(format!("sw-frozen-{}", std::process::id())));
+    if own.create().is_err() {
+        return skip(name, "cgroup2: it is not writable here");
+    }
+    let mut daemon = Daemon::started(SUPERVISOR, &[("steady", STEADY)]);
+    daemon.wait_phase("steady", Phase::Ready);
+    let freeze = |on: &str| fs::write(own.path().join("cgroup.freeze"), on).unwrap();
+    fs::write(own.path().join("cgroup.procs"), daemon.pid().to_string()).unwrap();
+    freeze("1");
+    let out = daemon.ctl(&["status"]);
+    freeze("0");
+    let text = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!(out.status.code(), Some(3), "{out:?}");
+    assert!(text.contains(&format!("pid {}, frozen by its cgroup", daemon.pid())), "{text}");
+    daemon.wait_phase("steady", Phase::Ready);
+    daemon.stop();
+    daemon.assert_nothing_left();
+    wait_for("its cgroup is gone", || own.remove().ok());
 }

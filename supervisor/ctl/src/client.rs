@@ -48,8 +48,8 @@ pub enum ClientError {
     },
     /// The daemon takes connections and does not answer.
     #[error(
-        "the daemon on {socket} does not answer ({peer}); let a stopped one go on with `kill -CONT`, look at the log of one \
-         that runs, or restart it (`systemctl --user restart socialweb-computer-gateway`); `ctl doctor` and `ctl bundle` \
+        "the daemon on {socket} does not answer ({peer}); let a stopped one go on with `kill -CONT`, a frozen one \
+         with `systemctl --user thaw UNIT`, look at the log of one that runs, or restart it (`systemctl --user restart socialweb-computer-gateway`); `ctl doctor` and `ctl bundle` \
          work without it"
     )]
     Silent {

@@ -2,6 +2,10 @@
 //! hangs takes connections as ever and answers nothing.
 
 use std::fmt;
+use std::path::Path;
+
+/// No letter of the kernel's: the process is in a frozen cgroup.
+pub const FROZEN: char = 'F';
 
 /// The process that listens on the socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,14 +21,25 @@ impl Peer {
         u32::try_from(pid).ok().filter(|pid| *pid != 0).map(|pid| Peer { pid })
     }
 
-    /// The kernel's state letter; none when it is gone.
+    /// The kernel's state letter, and [`FROZEN`] where its cgroup is frozen; none when it is gone.
     pub fn state(self) -> Option<char> {
-        state_in(&std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).ok()?)
+        let state = state_in(&std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).ok()?)?;
+        // The kernel calls a frozen one asleep.
+        Some(if matches!(state, 'S' | 'D') && self.is_frozen() == Some(true) { FROZEN } else { state })
+    }
+
+    fn is_frozen(self) -> Option<bool> {
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+        let mount = mounts.lines().find(|line| line.contains(" - cgroup2 "))?.split(' ').nth(4)?;
+        let cgroups = std::fs::read_to_string(format!("/proc/{}/cgroup", self.pid)).ok()?;
+        let path = cgroups.lines().find_map(|line| line.strip_prefix("0::/"))?;
+        let events = std::fs::read_to_string(Path::new(mount).join(path).join("cgroup.events")).ok()?;
+        Some(events.lines().any(|line| line == "frozen 1"))
     }
 
     /// True when it cannot answer before somebody lets it go on.
     pub fn is_stopped(self) -> bool {
-        matches!(self.state(), Some('T' | 't'))
+        matches!(self.state(), Some('T' | 't' | FROZEN))
     }
 }
 
@@ -45,6 +60,7 @@ fn word(state: Option<char>) -> &'static str {
         Some('S' | 'I') => "asleep (S)",
         Some('D') => "in uninterruptible sleep (D)",
         Some('T') => "stopped (T)",
+        Some(FROZEN) => "frozen by its cgroup",
         Some('t') => "stopped by a debugger (t)",
         Some('Z' | 'X') => "dead (Z)",
         Some(_) => "in an unknown state",

@@ -273,6 +273,20 @@ async fn without_waiting_nothing_is_watched() {
 }
 
 #[tokio::test]
+async fn what_was_taken_on_is_asked_for_where_there_is_no_place_to_follow_it() {
+    let busy = || error(503, "busy", "too many logs, events and watches are being followed");
+    let ask = "GET /v1/status?group=demo";
+    let steps = vec![
+        ("POST /v1/groups/demo/stop", accepted("stop")),
+        (WATCH, busy()),
+        (ask, Answer::Body(200, status("Stopping", 3))),
+        (ask, busy()),
+        (ask, Answer::Body(200, status("Parked", 3))),
+    ];
+    Daemon::new(steps).check("stop demo", Exit::Done).await;
+}
+
+#[tokio::test]
 async fn trouble_with_one_group_does_not_keep_the_others_from_being_stopped() {
     let steps = vec![
         ("POST /v1/groups/nobody/stop", error(404, "not-found", "there is no such group")),

@@ -2,7 +2,7 @@
 
 use super::{Session, note, print};
 use crate::args::{ChangeArgs, RestartArgs, Target, Verb, WaitArgs};
-use crate::client::{ClientError, Line, Route};
+use crate::client::{ClientError, Line, Lines, Route};
 use crate::exit::{CtlError, Exit, tell};
 use crate::progress::Progress;
 use crate::render;
@@ -36,6 +36,17 @@ fn whole_group(name: &str) -> Result<(), CtlError> {
     let why =
         format!("{name:?} is a component, and only whole groups start and stop; `ctl restart {name}` restarts one");
     Err(CtlError::Usage(why))
+}
+
+/// How a group is seen while its goal is waited for.
+enum Sight {
+    /// Told by the daemon.
+    Lines(Lines<HostStatus>),
+    /// It has no such group.
+    Gone,
+    /// Asked for now and then: others follow so much that the daemon has no place for one more. What was asked for is under
+    /// way all the same.
+    Asked,
 }
 
 impl Session {
@@ -140,25 +151,23 @@ impl Session {
         let query = GroupQuery { group: Some(goal.group().to_string()) };
         let route = Route { parts: &["watch"], query: Some(&query) };
         let (mut now, mut stopped) = (String::from("gave no status"), 0);
-        let mut lines = match self.client.stream::<HostStatus, _>(route).await {
-            Ok(lines) => Some(lines),
-            Err(error) if is_not_found(&error) => None,
+        let mut sight = match self.client.stream::<HostStatus, _>(route).await {
+            Ok(lines) => Sight::Lines(lines),
+            Err(error) if is(&error, ErrorCode::NotFound) => Sight::Gone,
+            Err(error) if is(&error, ErrorCode::Busy) => Sight::Asked,
             Err(error) => return Err(error.into()),
         };
         loop {
-            let group = match &mut lines {
-                Some(lines) => tokio::select! {
-                    line = lines.next() => group_of(line, goal.group())?,
-                    () = tokio::time::sleep(TICK) => {
-                        progress.tick();
-                        self.client.look_at_peer(&mut stopped)?;
-                        continue;
-                    }
-                    () = tokio::time::sleep_until(deadline) => {
-                        return Err(CtlError::TimedOut { what: goal.text(), now, after: timeout });
-                    }
-                },
-                None => None,
+            let group = tokio::select! {
+                seen = self.next_group(&mut sight, goal.group(), &query) => seen?,
+                () = tokio::time::sleep(TICK), if !matches!(sight, Sight::Asked) => {
+                    progress.tick();
+                    self.client.look_at_peer(&mut stopped)?;
+                    continue;
+                }
+                () = tokio::time::sleep_until(deadline) => {
+                    return Err(CtlError::TimedOut { what: goal.text(), now, after: timeout });
+                }
             };
             match goal.judge(group.as_ref()) {
                 Verdict::Done => return Ok(group),
@@ -167,6 +176,26 @@ impl Session {
                     progress.show(&text);
                     now = format!("is not done: {text}");
                 }
+            }
+        }
+    }
+
+    /// What is seen of the group next; none when the daemon does not know it any more.
+    async fn next_group(
+        &self,
+        sight: &mut Sight,
+        name: &str,
+        query: &GroupQuery,
+    ) -> Result<Option<GroupStatus>, ClientError> {
+        loop {
+            match sight {
+                Sight::Lines(lines) => return group_of(lines.next().await, name),
+                Sight::Gone => return Ok(None),
+                Sight::Asked => tokio::time::sleep(TICK).await,
+            }
+            match self.status_of(query).await {
+                Err(error) if is(&error, ErrorCode::Busy) => {}
+                status => return group_of(status.map(|status| Some(Line::Item(status))), name),
             }
         }
     }
@@ -221,8 +250,8 @@ impl Session {
     }
 }
 
-fn is_not_found(error: &ClientError) -> bool {
-    matches!(error, ClientError::Api(error) if error.code == ErrorCode::NotFound)
+fn is(error: &ClientError, code: ErrorCode) -> bool {
+    matches!(error, ClientError::Api(error) if error.code == code)
 }
 
 /// The group in the next line of a watch; none when the daemon does not know it any more.
@@ -233,7 +262,7 @@ fn group_of(
     match line {
         Ok(Some(Line::Item(status))) => Ok(status.group(name).cloned()),
         Ok(Some(Line::Missed(_)) | None) => Err(ClientError::Ended),
-        Err(error) if is_not_found(&error) => Ok(None),
+        Err(error) if is(&error, ErrorCode::NotFound) => Ok(None),
         Err(error) => Err(error),
     }
 }

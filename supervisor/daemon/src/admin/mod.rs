@@ -13,6 +13,7 @@
 //! - [`socket`] - binding the socket: private from the start, a stale one replaced, a live one left alone.
 //! - [`serve`] - one task accepts; one task per connection, one request per connection.
 //! - [`routes`] - a path becomes a command.
+//! - `sparing`: what would fill the log is said seldom.
 //! - [`stream`] - bodies that go on: status, logs, events.
 //! - [`metrics`] - status as Prometheus text.
 //! - [`convert`] - core's views as the wire's types.
@@ -24,6 +25,7 @@ pub mod peer;
 pub mod routes;
 pub mod serve;
 pub mod socket;
+mod sparing;
 pub mod stream;
 
 #[cfg(test)]

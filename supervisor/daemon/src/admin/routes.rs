@@ -200,10 +200,9 @@ fn unknown_route(uri: &Uri) -> ApiError {
 }
 
 async fn wrong_method(method: axum::http::Method, uri: Uri) -> Failure {
-    let other = if method == axum::http::Method::POST { "GET" } else { "POST" };
     Failure(
         ApiError::new(ErrorCode::WrongMethod, format!("{} does not answer {method}", uri.path()))
-            .with_hint(format!("use {other}")),
+            .with_hint("GET reads, POST changes"),
     )
 }
 

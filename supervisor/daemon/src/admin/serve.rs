@@ -7,6 +7,7 @@ use super::command::{AdminHandle, Counters};
 use super::peer::{Peer, PeerCheck};
 use super::routes;
 use super::socket::Bound;
+use super::sparing::Sparing;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use socialweb_wire::{ApiError, ErrorCode};
@@ -18,6 +19,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 /// What one peer may cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,13 +109,15 @@ impl AdminServer {
         let AdminServer { mut socket, check, limits, handle } = self;
         let places = StreamPlaces(Arc::new(Semaphore::new(limits.streams)));
         let router = routes::router(handle.clone(), places, limits.body);
-        let door = Door {
+        let mut door = Door {
             check,
             handle,
             places: Arc::new(Semaphore::new(limits.connections)),
             doorstep: Arc::new(Semaphore::new(DOORSTEP)),
             limits,
+            refused: Sparing::default(),
         };
+        let mut unaccepted = Sparing::default();
         let mut connections = JoinSet::new();
         tokio::pin!(shutdown);
         let mut look = tokio::time::interval(LOOK_EVERY);
@@ -127,7 +131,9 @@ impl AdminServer {
                     Ok((stream, _)) => door.enter(stream, &router, &mut connections),
                     Err(error) => {
                         // Out of descriptors, most likely: the loop must not spin until one is free again.
-                        tracing::warn!(%error, "the admin socket cannot accept");
+                        if let Some(unsaid) = unaccepted.due(Instant::now()) {
+                            tracing::warn!(%error, unsaid, "the admin socket cannot accept");
+                        }
                         tokio::time::sleep(Duration::from_millis(100)).await;
                     }
                 },
@@ -148,15 +154,20 @@ struct Door {
     places: Arc<Semaphore>,
     doorstep: Arc<Semaphore>,
     limits: Limits,
+    refused: Sparing,
 }
 
 impl Door {
-    fn enter(&self, stream: UnixStream, router: &axum::Router, connections: &mut JoinSet<()>) {
+    fn enter(&mut self, stream: UnixStream, router: &axum::Router, connections: &mut JoinSet<()>) {
         let counters = &self.handle.counters;
         Counters::add(&counters.accepted, 1);
         let allowed =
             Peer::of(&stream).map_err(|error| format!("the caller cannot be seen: {error}")).and_then(|peer| {
-                (self.check)(&peer).inspect_err(|why| tracing::warn!(peer.pid, peer.uid, why, "admin request refused"))
+                (self.check)(&peer).inspect_err(|why| {
+                    if let Some(unsaid) = self.refused.due(Instant::now()) {
+                        tracing::warn!(peer.pid, peer.uid, why, unsaid, "admin request refused");
+                    }
+                })
             });
         if let Err(why) = allowed {
             Counters::add(&counters.refused, 1);

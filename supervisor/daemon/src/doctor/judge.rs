@@ -51,6 +51,10 @@ fn daemon(facts: &Facts) -> Check {
         (Seen::Silent { pid, state }, _) => {
             let (how, fix) = match state {
                 'T' | 't' => ("is stopped", format!("`kill -CONT {pid}` lets it go on; find out who stopped it")),
+                'F' => (
+                    "is frozen by its cgroup",
+                    "`systemctl --user thaw UNIT` lets it go on, or a 0 in its cgroup.freeze".to_string(),
+                ),
                 'D' => ("sleeps uninterruptibly", "wait for its disk or network file system, or mend that".to_string()),
                 _ => ("runs", "look at its log; `systemctl --user restart socialweb-computer-gateway`".to_string()),
             };

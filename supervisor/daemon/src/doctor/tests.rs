@@ -89,6 +89,7 @@ fn a_host_that_is_right_has_nothing_to_look_at() {
 #[test]
 fn a_daemon_that_hangs_or_hides_is_told_from_one_that_is_not_there() {
     check("daemon", Health::Fail, "it is stopped", "kill -CONT 42", |f| f.seen = Seen::Silent { pid: 42, state: 'T' });
+    check("daemon", Health::Fail, "it is frozen", "thaw", |f| f.seen = Seen::Silent { pid: 42, state: 'F' });
     check("daemon", Health::Fail, "it runs", "restart", |f| f.seen = Seen::Silent { pid: 42, state: 'R' });
     check("daemon", Health::Fail, "pid 42 holds", "-socket", |f| f.seen = Seen::Absent);
     check("daemon", Health::Warn, "none answers", "systemctl --user start", |f| {

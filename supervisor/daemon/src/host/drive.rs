@@ -44,6 +44,10 @@ pub(crate) struct Signals {
     hangup: Signal,
     terminate: Signal,
     interrupt: Signal,
+    quit: Signal,
+    /// USR1 and USR2 mean nothing here. Other supervisors open their logs anew at them, so scripts send them, and what they
+    /// do by default is to end the process.
+    _unused: [Signal; 2],
 }
 
 impl Signals {
@@ -54,6 +58,8 @@ impl Signals {
             hangup: signal(SignalKind::hangup())?,
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
+            quit: signal(SignalKind::quit())?,
+            _unused: [signal(SignalKind::user_defined1())?, signal(SignalKind::user_defined2())?],
         })
     }
 }
@@ -131,6 +137,7 @@ impl Host {
             datagram = receive(&inlets.notify), if !self.notify_broken => Wake::Datagram(datagram),
             _ = signals.terminate.recv() => Wake::Shutdown,
             _ = signals.interrupt.recv() => Wake::Shutdown,
+            _ = signals.quit.recv() => Wake::Shutdown,
             _ = signals.hangup.recv() => Wake::Reload,
             () = sleep_until(deadline) => Wake::Time,
             () = sleep_until(look_at), if looking => Wake::Look,
