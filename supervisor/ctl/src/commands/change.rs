@@ -41,7 +41,7 @@ fn whole_group(name: &str) -> Result<(), CtlError> {
 /// How a group is seen while its goal is waited for.
 enum Sight {
     /// Told by the daemon.
-    Lines(Lines<HostStatus>),
+    Lines(Box<Lines<HostStatus>>),
     /// It has no such group.
     Gone,
     /// Asked for now and then: others follow so much that the daemon has no place for one more. What was asked for is under
@@ -152,7 +152,7 @@ impl Session {
         let route = Route { parts: &["watch"], query: Some(&query) };
         let (mut now, mut stopped) = (String::from("gave no status"), 0);
         let mut sight = match self.client.stream::<HostStatus, _>(route).await {
-            Ok(lines) => Sight::Lines(lines),
+            Ok(lines) => Sight::Lines(Box::new(lines)),
             Err(error) if is(&error, ErrorCode::NotFound) => Sight::Gone,
             Err(error) if is(&error, ErrorCode::Busy) => Sight::Asked,
             Err(error) => return Err(error.into()),
