@@ -273,6 +273,13 @@ async fn without_waiting_nothing_is_watched() {
 }
 
 #[tokio::test]
+async fn what_is_done_when_its_turn_comes_is_seen_done_though_the_time_is_up() {
+    let steps =
+        vec![("POST /v1/groups/demo/stop", accepted("stop")), (WATCH, Answer::Hanging(vec![status("Parked", 3)]))];
+    Daemon::new(steps).check("stop demo --timeout 0s", Exit::Done).await;
+}
+
+#[tokio::test]
 async fn what_was_taken_on_is_asked_for_where_there_is_no_place_to_follow_it() {
     let busy = || error(503, "busy", "too many logs, events and watches are being followed");
     let ask = "GET /v1/status?group=demo";

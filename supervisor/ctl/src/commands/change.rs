@@ -15,6 +15,9 @@ use tokio::time::Instant;
 /// How often the seconds on a waiting line go on.
 const TICK: Duration = Duration::from_secs(1);
 
+/// How long the daemon may take for the first status of a group.
+const ONE_LOOK: Duration = Duration::from_secs(10);
+
 /// How often a daemon that ends is looked for.
 const POLL: Duration = Duration::from_millis(50);
 
@@ -151,6 +154,8 @@ impl Session {
         let query = GroupQuery { group: Some(goal.group().to_string()) };
         let route = Route { parts: &["watch"], query: Some(&query) };
         let (mut now, mut stopped) = (String::from("gave no status"), 0);
+        // Of several, those whose turn comes when the time is up have long been done perhaps: one look is due to each.
+        let mut until = deadline.max(Instant::now() + ONE_LOOK);
         let mut sight = match self.client.stream::<HostStatus, _>(route).await {
             Ok(lines) => Sight::Lines(Box::new(lines)),
             Err(error) if is(&error, ErrorCode::NotFound) => Sight::Gone,
@@ -165,10 +170,11 @@ impl Session {
                     self.client.look_at_peer(&mut stopped)?;
                     continue;
                 }
-                () = tokio::time::sleep_until(deadline) => {
+                () = tokio::time::sleep_until(until) => {
                     return Err(CtlError::TimedOut { what: goal.text(), now, after: timeout });
                 }
             };
+            until = deadline;
             match goal.judge(group.as_ref()) {
                 Verdict::Done => return Ok(group),
                 Verdict::Failed(why) => return Err(CtlError::NotDone { what: goal.text(), why }),
