@@ -13,7 +13,7 @@
 //! - [`fallback`] - who belongs to a run where there is no cgroup, and killing them; what cannot be killed.
 //! - [`socket`] - private unix sockets, who the peer is, the notify socket.
 //! - [`port`] - is a loopback port free, and who holds it.
-//! - [`fsinfo`] - what a state folder lies on.
+//! - [`fsinfo`] - what a state folder lies on; [`mounts`] - what is mounted where.
 //! - [`memory`] - what the allocator gives back.
 //!
 //! Needs Linux 5.14 (cgroup.kill; clone3 into a cgroup is 5.7, close_range 5.9). On older kernels from 5.9 on the kill
@@ -23,6 +23,7 @@ pub mod cgroup;
 pub mod fallback;
 pub mod fsinfo;
 pub mod memory;
+pub mod mounts;
 pub mod port;
 pub mod process;
 pub mod reap;

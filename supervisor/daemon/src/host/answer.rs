@@ -151,7 +151,7 @@ impl Host {
         }
         self.keep_leases();
         let runtime = self.paths.runtime.join(group.as_str());
-        let _ = std::fs::remove_dir_all(runtime);
+        let _ = crate::state::remove_tree(&runtime);
         self.logs.forget(group);
         self.drop_group(group);
         failpoint::reach("group-forgotten");

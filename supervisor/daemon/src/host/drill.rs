@@ -31,7 +31,7 @@ impl Host {
         if let Err(why) = self.declare_drill(&group, token) {
             self.drop_group(&group);
             // Nothing but what was made just now is in it.
-            let _ = std::fs::remove_dir_all(self.state.layout().group(&group));
+            let _ = crate::state::remove_tree(&self.state.layout().group(&group));
             return refuse(ErrorCode::Failed, why, "nothing was started; mend that and try again");
         }
         self.feed(&group, Event::Start { why: Why::Operator });

@@ -4,6 +4,7 @@ use super::file::sweep_temps;
 use super::leases;
 use super::lock::Lock;
 use super::trash::{Trash, drop_trash, empty_trash, free_trash, list_trash};
+use super::tree;
 use crate::failpoint;
 use nix::sys::statfs::{FsType, Statfs, statfs};
 use nix::sys::statvfs::FsFlags;
@@ -104,7 +105,7 @@ pub enum StateError {
 
 /// Why a group's folder is still there. Nothing of it was deleted.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot move {} to the trash; check the folder's owner; nothing of it was deleted", path.display())]
+#[error("cannot move {} to the trash; see the cause, or check the folder's owner; nothing of it was deleted", path.display())]
 pub struct DeleteError {
     /// The group's folder.
     pub path: PathBuf,
@@ -290,6 +291,9 @@ impl StateDir {
     pub fn trash_group(&self, group: &GroupName) -> Result<Option<PathBuf>, DeleteError> {
         let path = self.layout.group(group);
         let trash = free_trash(&self.layout.groups(), group);
+        if path.symlink_metadata().is_ok() {
+            tree::nothing_is_mounted(&path).map_err(|source| DeleteError { path: path.clone(), source })?;
+        }
         match fs::rename(&path, &trash) {
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
             Err(source) => Err(DeleteError { path, source }),

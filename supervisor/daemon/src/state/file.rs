@@ -106,7 +106,7 @@ fn fill(file: &mut File, bytes: &[u8], mode: u32, fsync: Fsync) -> Result<(), (&
     Ok(())
 }
 
-fn folder_of(path: &Path) -> &Path {
+pub(super) fn folder_of(path: &Path) -> &Path {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),

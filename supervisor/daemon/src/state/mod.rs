@@ -11,6 +11,7 @@
 //! - [`append`] - bounded files that are only appended to (event logs, component logs).
 //! - [`record`] - what the daemon remembers of a group, `groups/<cluster>/record.json`.
 //! - [`leases`] - `leases.json`, sticky ports (law L9); [`flush`](mod@flush): its way to the disk; [`ports`]: their ranges.
+//! - `tree` - removes a folder whatever a component made of it.
 //! - [`receipts`] - `groups/<cluster>/receipts/`, the last 20.
 //! - [`events`] - `groups/<cluster>/events.jsonl` and the ring that `ctl events` reads.
 //!
@@ -29,6 +30,7 @@ pub mod ports;
 pub mod receipts;
 pub mod record;
 mod trash;
+mod tree;
 
 #[cfg(test)]
 pub(crate) mod testing;
@@ -48,6 +50,7 @@ pub use ports::{LeaseOptions, PortRole, PortSet, port_is_bound};
 pub use receipts::Receipts;
 pub use record::{Desired, GroupRecord};
 pub use trash::{drop_trash, empty_trash};
+pub(crate) use tree::remove as remove_tree;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

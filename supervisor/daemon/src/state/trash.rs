@@ -1,6 +1,7 @@
 //! Folders of deleted groups: one rename takes a group out of the way, and its data goes at leisure.
 
 use super::file::sync_folder;
+use super::tree;
 use super::unix_now;
 use crate::failpoint;
 use socialweb_core::GroupName;
@@ -20,14 +21,7 @@ pub fn empty_trash(trash: &Path) -> io::Result<()> {
     if !fs::symlink_metadata(trash)?.is_dir() {
         return Ok(());
     }
-    for entry in fs::read_dir(trash)? {
-        let entry = entry?;
-        match entry.file_type()?.is_dir() {
-            true => fs::remove_dir_all(entry.path())?,
-            false => fs::remove_file(entry.path())?,
-        }
-    }
-    Ok(())
+    tree::empty(trash)
 }
 
 /// Removes what [`empty_trash`] left.

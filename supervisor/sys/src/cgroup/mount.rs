@@ -1,7 +1,6 @@
 //! Where cgroup2 is mounted, and how a folder there relates to the paths of /proc/PID/cgroup.
 
-use std::fs;
-use std::os::unix::ffi::OsStringExt;
+use crate::mounts::{self, Mounted};
 use std::path::{Path, PathBuf};
 
 /// One cgroup2 mount.
@@ -39,7 +38,7 @@ pub fn mount_points() -> Vec<PathBuf> {
 
 /// All cgroup2 mounts of this process's mount namespace.
 pub(super) fn cgroup2_mounts() -> Vec<Mount> {
-    parse(&fs::read_to_string("/proc/self/mountinfo").unwrap_or_default())
+    cgroup2(mounts::all().unwrap_or_default())
 }
 
 /// What /proc/PID/cgroup calls the cgroup at this (canonical) folder; `None` when it is on no cgroup2 mount.
@@ -54,29 +53,10 @@ pub(super) fn hierarchy_path(folder: &Path) -> Option<String> {
     Some(if text == "/" { String::new() } else { text.to_string() })
 }
 
-/// Lines of proc_pid_mountinfo(5): "id parent dev ROOT POINT options... - TYPE source superoptions".
-fn parse(mountinfo: &str) -> Vec<Mount> {
-    let one = |line: &str| {
-        let (before, after) = line.split_once(" - ")?;
-        let mut fields = before.split(' ').skip(3);
-        let (root, point) = (fields.next()?, fields.next()?);
-        (after.split(' ').next()? == "cgroup2").then(|| Mount { root: unescape(root), point: unescape(point) })
-    };
-    mountinfo.lines().filter_map(one).collect()
-}
-
-/// Space, tab, newline and backslash are written as \040 and so on.
-fn unescape(text: &str) -> PathBuf {
-    let bytes = text.as_bytes();
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        let code = bytes.get(at + 1..at + 4).filter(|_| bytes[at] == b'\\');
-        let code = code.and_then(|c| u8::from_str_radix(std::str::from_utf8(c).ok()?, 8).ok());
-        out.push(code.unwrap_or(bytes[at]));
-        at += if code.is_some() { 4 } else { 1 };
-    }
-    PathBuf::from(std::ffi::OsString::from_vec(out))
+/// Those of them that are cgroup2.
+fn cgroup2(mounts: impl IntoIterator<Item = Mounted>) -> Vec<Mount> {
+    let own = mounts.into_iter().filter(|mounted| mounted.kind == "cgroup2");
+    own.map(|Mounted { root, point, .. }| Mount { root, point }).collect()
 }
 
 #[cfg(test)]
@@ -91,7 +71,8 @@ mod tests {
                     42 31 0:38 /a\\040b /mnt/x\\134y rw - cgroup2 none rw\n\
                     broken\n";
         let want = [("/", "/sys/fs/cgroup/unified"), ("/a b", "/mnt/x\\y")];
-        assert_eq!(parse(text), want.map(|(r, p)| Mount { root: r.into(), point: p.into() }));
+        let found = cgroup2(text.lines().filter_map(|line| mounts::parse(line.as_bytes())));
+        assert_eq!(found, want.map(|(r, p)| Mount { root: r.into(), point: p.into() }));
     }
 
     #[test]
