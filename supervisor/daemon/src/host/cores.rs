@@ -6,7 +6,7 @@
 //! names another place, or a program, the dumps are that place's.
 
 use super::{Host, Msg};
-use crate::state::open_regular;
+use crate::state::{must_be_own_folder, open_regular};
 use socialweb_core::{CoreBudget, GroupName};
 use std::fs;
 use std::io::{self, Read};
@@ -120,6 +120,10 @@ impl Host {
 impl Look {
     fn run(&self, pattern: &Pattern) -> Found {
         let mut found = Found::default();
+        // Through a link in its place the budget would remove what others keep.
+        if must_be_own_folder(&self.store).is_err() {
+            return found;
+        }
         let mut dumps = dumps(&self.store, |_| true);
         for (name, place) in &self.places {
             for dump in dumps_of(place, pattern) {
@@ -176,6 +180,9 @@ fn dumps(folder: &Path, fits: impl Fn(&str) -> bool) -> Vec<Dump> {
 
 /// The file, if it is a core dump. A link, a FIFO or a folder of that name is none.
 fn dump_at(path: PathBuf) -> Option<Dump> {
+    if !fs::symlink_metadata(&path).ok()?.is_file() {
+        return None;
+    }
     let mut file = open_regular(&path).ok()?;
     let mut head = [0u8; 18];
     file.read_exact(&mut head).ok()?;
@@ -322,7 +329,7 @@ mod tests {
         dump(&site.cwd("core.17"), 100, 0);
         fs::write(site.cwd("core.18"), "a file of the program's own").unwrap();
         fs::create_dir(site.cwd("core.19")).unwrap();
-        std::os::unix::fs::symlink(site.cwd("core.18"), site.cwd("core.20")).unwrap();
+        std::os::unix::fs::symlink(site.cwd("core.17"), site.cwd("core.20")).unwrap();
         nix::unistd::mkfifo(&site.cwd("core.21"), nix::sys::stat::Mode::S_IRUSR).unwrap();
         dump(&site.cwd("data"), 100, 0);
         let found = site.look();
@@ -330,6 +337,18 @@ mod tests {
         assert!(found.kept.iter().all(|p| p.exists() && p.to_string_lossy().ends_with(".core")), "{found:?}");
         assert_eq!(fs::read_dir(site.dir.path().join("kine")).unwrap().count(), 5);
         assert_eq!(site.look(), Found::default(), "a second look finds nothing new");
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_the_store_leads_to_nothing_of_ours() {
+        let site = Site::new(1, 0);
+        let others = site.dir.path().join("others");
+        fs::create_dir(&others).unwrap();
+        dump(&others.join("kept.core"), 100, 0);
+        std::os::unix::fs::symlink(&others, &site.look.store).unwrap();
+        dump(&site.cwd("core"), 100, 0);
+        assert_eq!(site.look(), Found::default());
+        assert!(others.join("kept.core").exists() && site.cwd("core").exists());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! One line of a file: `<time, RFC 3339> <birth> <priority>[+] <text>`; `+` says that the next line continues it.
 
 use super::line::{LogLine, Priority, Source};
-use crate::state::RotatedFile;
+use crate::state::{RotatedFile, must_be_own_folder};
 use socialweb_core::Birth;
 use std::fmt::Write as _;
 use std::fs::File;
@@ -59,13 +59,16 @@ fn fields(source: &Arc<Source>, line: &str) -> Option<LogLine> {
 /// The last `n` lines of a log, oldest first, from as many of its files as it takes.
 pub(super) fn tail(source: &Arc<Source>, log: &RotatedFile, n: usize) -> io::Result<Vec<LogLine>> {
     let mut lines = Vec::new();
+    if let Some(folder) = log.path.parent() {
+        must_be_own_folder(folder)?;
+    }
     for path in log.files() {
         if lines.len() >= n {
             break;
         }
         let mut older = match crate::state::open_regular(&path) {
             Err(e) if e.kind() == ErrorKind::NotFound => continue,
-            other => last_lines(&mut other?, n - lines.len())?,
+            other => last_lines(&mut other?, n - lines.len(), log.max_bytes.saturating_add(BEYOND))?,
         };
         older.append(&mut lines);
         lines = older;
@@ -76,7 +79,11 @@ pub(super) fn tail(source: &Arc<Source>, log: &RotatedFile, n: usize) -> io::Res
 /// First guess of how far back to read, in bytes; doubled until it is enough.
 const WINDOW: u64 = 64 * 1024;
 
-fn last_lines(file: &mut File, n: usize) -> io::Result<Vec<String>> {
+/// Bytes that a file of ours may have beyond its limit: one append. What lies before is not looked at, so that a file
+/// which a component made, sparse and larger than all memory, is not read whole.
+const BEYOND: u64 = 4 << 20;
+
+fn last_lines(file: &mut File, n: usize, most: u64) -> io::Result<Vec<String>> {
     let len = file.metadata()?.len();
     let mut window = WINDOW;
     loop {
@@ -88,7 +95,7 @@ fn last_lines(file: &mut File, n: usize) -> io::Result<Vec<String>> {
         let mut lines: Vec<&str> = text.lines().collect();
         // The first line of a window that does not begin the file is a torn one.
         let whole = if from == 0 { lines.len() } else { lines.len().saturating_sub(1) };
-        if whole >= n || from == 0 {
+        if whole >= n || from == 0 || window >= most {
             return Ok(lines.split_off(lines.len() - n.min(whole)).into_iter().map(str::to_owned).collect());
         }
         window *= 2;

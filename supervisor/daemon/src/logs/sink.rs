@@ -4,7 +4,7 @@ use super::file;
 use super::journal::{Journal, SendError};
 use super::keep::{Done, Item};
 use super::line::{LogLine, Priority, Source};
-use crate::state::RotatedFile;
+use crate::state::{RotatedFile, must_be_own_folder};
 use socialweb_core::Birth;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -100,19 +100,25 @@ impl Sinks {
         if chunk.text.is_empty() {
             return done;
         }
-        let kept = match self.files.of(source, &batch.folder).append(chunk.text.as_bytes()) {
-            Ok(_) => chunk.text.len(),
-            Err(e) => {
-                done.trouble = Some(format!("{e}: {}", e.source));
-                e.kept
-            }
-        };
+        let (kept, trouble) = self.append(source, &batch.folder, &chunk.text);
+        done.trouble = trouble.or(done.trouble);
         chunk.ends.iter().filter(|(end, _)| *end <= kept).for_each(|(_, item)| done.note(item));
         if chunk.text.len() >= FULL {
             chunk.text.clear();
             self.text = chunk.text;
         }
         done
+    }
+
+    /// How many bytes are in the file now, and why not all.
+    fn append(&self, source: &Source, folder: &Path, text: &str) -> (usize, Option<String>) {
+        if let Err(error) = must_be_own_folder(folder) {
+            return (0, Some(error.to_string()));
+        }
+        match self.files.of(source, folder).append(text.as_bytes()) {
+            Ok(_) => (text.len(), None),
+            Err(e) => (e.kept, Some(format!("{e}: {}", e.source))),
+        }
     }
 }
 

@@ -244,7 +244,7 @@ pub fn load_record<T: Record>(path: &Path) -> Result<Loaded<T>, LoadError> {
     let bytes = match read_regular(path) {
         Ok(bytes) => Ok(bytes),
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Loaded::Absent),
-        Err(e) if is_no_file(&e) => Err(format!("it is no regular file: {e}")),
+        Err(e) if is_no_file(&e) => Err(format!("it is no regular file of ours: {e}")),
         Err(source) => return Err(LoadError::Read { path: path.to_owned(), source }),
     };
     match bytes.and_then(|bytes| parse_at(path, &bytes)) {
@@ -321,19 +321,44 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// The whole content of a regular file; see [`open_regular`].
+/// The largest file that is read whole, in bytes. The leases of 10,000 groups, or a receipt with 50,000 strays, have less
+/// than half of it; a sparse file of a component's may have more than all memory.
+pub const LARGEST: u64 = 16 << 20;
+
+/// The whole content of a regular file of at most [`LARGEST`] bytes; see [`open_regular`].
 ///
 /// # Errors
-/// As [`open_regular`] and read(2).
+/// As [`open_regular`] and read(2); FileTooLarge.
 pub fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    open_regular(path)?.read_to_end(&mut bytes)?;
-    Ok(bytes)
+    open_regular(path)?.take(LARGEST + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > LARGEST {
+        true => Err(io::Error::new(ErrorKind::FileTooLarge, format!("it is larger than {} MiB", LARGEST >> 20))),
+        false => Ok(bytes),
+    }
 }
 
-/// True when the name is there and what has it can never be read as a file: a FIFO, a folder, a socket, links in a circle.
+/// That a folder of ours is one and no link: a component runs as our own account and may put a link in its place, through
+/// which we would write to, and remove from, what is not ours. One that is not there yet is fine.
+///
+/// # Errors
+/// NotADirectory with the way out; as lstat(2).
+pub(crate) fn must_be_own_folder(path: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Ok(meta) if meta.is_dir() => Ok(()),
+        Ok(_) => Err(io::Error::new(
+            ErrorKind::NotADirectory,
+            format!("{} is a link or no folder; move it away", path.display()),
+        )),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
+        Err(e) => Err(e),
+    }
+}
+
+/// True when the name is there and what has it can never be read as a record: a FIFO, a folder, a socket, links in a
+/// circle, a file without end.
 fn is_no_file(error: &io::Error) -> bool {
-    error.kind() == ErrorKind::InvalidInput
+    matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::FileTooLarge)
         || matches!(error.raw_os_error(), Some(nix::libc::ELOOP | nix::libc::ENXIO | nix::libc::EISDIR))
 }
 

@@ -1,6 +1,7 @@
 //! One daemon per state folder.
 
 use super::dir::StateError;
+use super::file::{WAITLESS, must_be_regular};
 use super::unix_now;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
@@ -39,7 +40,9 @@ impl Lock {
         let mut options = OpenOptions::new();
         // std opens with O_CLOEXEC: a program that inherited the lock would outlive us with it.
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        let mut file = options.custom_flags(libc_nofollow()).open(path).map_err(failed)?;
+        let mut file = options.custom_flags(nix::libc::O_NOFOLLOW | WAITLESS).open(path).map_err(failed)?;
+        // A FIFO can be locked too, and whoever then reads the holder's name from it waits for ever.
+        must_be_regular(&file).map_err(failed)?;
         let deadline = Instant::now() + HEIRS_GO;
         loop {
             match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
@@ -83,10 +86,6 @@ impl Holder {
     }
 }
 
-fn libc_nofollow() -> i32 {
-    nix::fcntl::OFlag::O_NOFOLLOW.bits()
-}
-
 fn write_holder(file: &mut File) -> std::io::Result<()> {
     let start_ticks = process::start_time(std::process::id()).unwrap_or(0);
     let holder = Holder { pid: std::process::id(), start_ticks, since: unix_now() };
@@ -95,11 +94,14 @@ fn write_holder(file: &mut File) -> std::io::Result<()> {
     file.write_all(serde_json::to_string(&holder)?.as_bytes())
 }
 
+/// Bytes that a holder's name may have.
+const NAME: u64 = 4096;
+
 /// None: it has not written yet, or what it wrote is cut.
 fn read_holder(file: &mut File) -> Option<Holder> {
     let mut text = String::new();
     file.rewind().ok()?;
-    file.read_to_string(&mut text).ok()?;
+    file.take(NAME).read_to_string(&mut text).ok()?;
     serde_json::from_str(&text).ok()
 }
 

@@ -41,6 +41,7 @@ pub use append::RotatedFile;
 pub use claim::{ClaimError, NameClaim, TreeClaim};
 pub use dir::{DeleteError, Layout, StateDir, StateError, Tmpfs};
 pub use events::{EventLog, EventRing, Logged};
+pub(crate) use file::must_be_own_folder;
 pub use file::{
     Fsync, LoadError, Loaded, Record, SetAside, WriteError, flush, load_record, open_regular, read_regular,
     save_record, write_atomic,

@@ -1,6 +1,6 @@
 //! `groups/<cluster>/receipts/<generation>-<n>.json`: the proofs of the last stops.
 
-use super::file::{Fsync, Loaded, Record, WriteError, load_record, save_record};
+use super::file::{Fsync, Loaded, Record, WriteError, load_record, must_be_own_folder, save_record};
 use socialweb_core::Receipt;
 use std::fs::{self, DirBuilder};
 use std::io::{self, ErrorKind};
@@ -19,7 +19,7 @@ impl Record for Receipt {
 #[derive(Debug, thiserror::Error)]
 pub enum ReceiptError {
     /// The folder.
-    #[error("cannot use the receipts folder {}; check its owner and the space there", path.display())]
+    #[error("cannot use the receipts folder {}; see the cause, or check its owner and the space there", path.display())]
     Folder {
         /// The folder.
         path: PathBuf,
@@ -104,6 +104,7 @@ impl Receipts {
     /// counts to, is none of ours and stays where it is.
     fn numbered(&self) -> Result<Numbered, ReceiptError> {
         let mut found = Numbered { kept: Vec::new(), next: 1 };
+        must_be_own_folder(&self.folder).map_err(|e| self.folder_error(e))?;
         let entries = match fs::read_dir(&self.folder) {
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(found),
             other => other.map_err(|e| self.folder_error(e))?,

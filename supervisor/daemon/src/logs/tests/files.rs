@@ -152,3 +152,31 @@ fn a_link_or_a_fifo_in_place_of_a_log_costs_its_lines_and_nobodys_time() {
         assert!(text.ends_with(" c\n"), "{text}");
     }
 }
+
+#[test]
+fn a_log_that_a_component_made_larger_than_memory_is_read_from_its_end() {
+    let mut room = Room::new(Options { max_file_bytes: 1 << 40, ..options(Sink::Files) });
+    let (mut child, _) = room.attach("kine");
+    fs::create_dir(room.folder()).unwrap();
+    fs::File::create(room.folder().join("kine.log")).unwrap().set_len(1 << 35).unwrap();
+    for n in 0..3 {
+        writeln!(child, "line {n}").unwrap();
+        room.drain();
+    }
+    // Its limit is what bounds the look; another daemon's ring is empty.
+    let (later, _pump) = Logs::new(Options { max_file_bytes: 400, ..options(Sink::Files) }).unwrap();
+    // The first one has no line end before it.
+    assert_eq!(texts(&later, "kine", &room.folder(), 12), ["line 1", "line 2"]);
+}
+
+#[test]
+fn nothing_is_logged_through_a_link_in_the_place_of_the_folder() {
+    let mut room = Room::files();
+    let elsewhere = TempDir::new().unwrap();
+    std::os::unix::fs::symlink(elsewhere.path(), room.folder()).unwrap();
+    let (mut child, _) = room.attach("kine");
+    writeln!(child, "line").unwrap();
+    room.drain();
+    assert_eq!((room.counters("kine").lines_dropped, fs::read_dir(elsewhere.path()).unwrap().count()), (1, 0));
+    assert_eq!(texts(&room.logs, "kine", &room.folder(), 1), ["line"], "it is in memory all the same");
+}

@@ -28,6 +28,69 @@ fn what_is_no_file_in_a_records_place_is_moved_aside_and_holds_nobody_up() {
 }
 
 #[test]
+fn a_record_without_end_is_moved_aside_and_not_read_whole() {
+    let home = TempDir::new().unwrap();
+    let path = home.path().join("record.json");
+    fs::File::create(&path).unwrap().set_len(1 << 35).unwrap();
+    let loaded = load_record::<GroupRecord>(&path).unwrap();
+    let Loaded::SetAside(aside) = loaded else { panic!("{loaded:?}") };
+    assert!(aside.to_string().contains("larger than") && !path.exists(), "{aside}");
+}
+
+#[test]
+fn receipts_are_neither_kept_nor_let_go_through_a_link() {
+    let home = TempDir::new().unwrap();
+    let (others, link) = (home.path().join("others"), home.path().join("receipts"));
+    for generation in 1..=u64::try_from(receipts::KEEP).unwrap() {
+        Receipts::new(&others).save(&super::receipt(generation)).unwrap();
+    }
+    let before = names(&others);
+    std::os::unix::fs::symlink(&others, &link).unwrap();
+    let refused = Receipts::new(&link).save(&super::receipt(99)).unwrap_err();
+    assert!(crate::chain::chain(&refused).contains("is a link or no folder; move it away"), "{refused}");
+    Receipts::new(&link).list().unwrap_err();
+    assert_eq!(names(&others), before);
+}
+
+#[test]
+fn what_is_no_file_in_the_locks_place_is_refused_and_holds_nobody_up() {
+    for kind in NO_FILES {
+        let home = Home::new();
+        drop(home.open());
+        let path = home.path().join("supervisor.lock");
+        fs::remove_file(&path).unwrap();
+        put_no_file(kind, &path);
+        // As a first daemon that has it locked.
+        let _held = (kind == "fifo").then(|| {
+            let fifo = fs::File::options().read(true).write(true).open(&path).unwrap();
+            nix::fcntl::Flock::lock(fifo, nix::fcntl::FlockArg::LockExclusiveNonblock).unwrap()
+        });
+        let refused = StateDir::open(&home.path(), Tmpfs::Allow).unwrap_err();
+        assert!(matches!(refused, StateError::LockFile { .. }), "{kind}: {refused}");
+    }
+}
+
+#[test]
+fn a_group_below_which_something_is_mounted_is_not_deleted() {
+    let Some(disk) = SmallDisk::mount("a_group_below_which_something_is_mounted_is_not_deleted", 64) else { return };
+    let home = Home { dir: TempDir::new_in(disk.path()).unwrap() };
+    let state = home.open();
+    let folder = state.ensure_group(&group("demo")).unwrap();
+    let inner = folder.join("inner");
+    fs::create_dir(&inner).unwrap();
+    let bind = nix::mount::MsFlags::MS_BIND;
+    nix::mount::mount(Some(disk.path()), &inner, None::<&str>, bind, None::<&str>).unwrap();
+    let refused = state.trash_group(&group("demo"));
+    let in_trash = empty_trash(&folder);
+    nix::mount::umount(&inner).unwrap();
+    let refused = crate::chain::chain(&refused.unwrap_err());
+    assert!(refused.contains("unmount it") && refused.contains("inner"), "{refused}");
+    in_trash.unwrap_err();
+    assert!(inner.is_dir() && home.path().is_dir(), "nothing is removed, least of all through the mount");
+    state.trash_group(&group("demo")).unwrap().unwrap();
+}
+
+#[test]
 fn a_link_to_a_folder_is_a_group_and_anything_else_in_its_place_is_named() {
     let home = Home::new();
     let state = home.open();
