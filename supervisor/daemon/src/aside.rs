@@ -24,6 +24,16 @@ pub(crate) struct Aside {
     shared: Arc<Shared>,
 }
 
+/// Threads of their own for what waits for a disk and for what looks for processes: a disk that answers no more takes all
+/// that wait for it, and no group's end may wait with them.
+#[derive(Debug, Default)]
+pub(crate) struct Asides {
+    /// Flushes, removals, core dumps.
+    pub disk: Aside,
+    /// Hunts, and who holds a port.
+    pub processes: Aside,
+}
+
 #[derive(Default)]
 struct Shared {
     queue: Mutex<Queue>,

@@ -2,7 +2,7 @@
 //! lock, cgroups, sockets, and only then groups.
 
 use crate::admin::{self, AdminServer, Limits, PeerPolicy};
-use crate::aside::Aside;
+use crate::aside::Asides;
 use crate::config::{self, Binaries, DaemonConfig, Env, Inputs, Overrides, Switch};
 use crate::host::drive::{Inlets, Signals};
 use crate::host::old::{Claims, TREE};
@@ -157,7 +157,7 @@ fn assemble(
         passing: Default::default(),
         hunting: BTreeSet::new(),
         looked: None,
-        aside: Aside::default(),
+        aside: Asides::default(),
         said_no_thread: false,
         owed: Owed::default(),
         unflushed: None,

@@ -6,6 +6,9 @@ use crate::failpoint;
 use crate::state::Fsync;
 use socialweb_core::{Action, Event, GroupName, GroupView, Phase, Receipt, Shared, mutant};
 
+/// Who holds a port that nobody is seen with.
+const UNKNOWN: &str = "an unknown process";
+
 impl Host {
     pub(super) fn execute(&mut self, group: &GroupName, action: Action) {
         let (before, after) = both_sides(&action);
@@ -63,10 +66,11 @@ impl Host {
             .find(|(_, port)| socialweb_sys::port::is_free(*port).is_err() && !mutant!("l9-port-not-probed"));
         let Some((role, port)) = taken else { return self.later(group, Event::LeasesGranted) };
         // Finding the holder reads every process's descriptors, which takes time that other groups need.
-        let (tx, group) = (self.tx.clone(), group.clone());
-        self.aside(move || {
-            let holder = socialweb_sys::port::holder_of(port).unwrap_or_else(|| "an unknown process".into());
-            let _ = tx.send(Msg::Event(group, Event::LeaseTaken { role, port, holder }));
+        let told = move |role, group, holder| Msg::Event(group, Event::LeaseTaken { role, port, holder });
+        let lost = told(role.clone(), group.clone(), UNKNOWN.into());
+        let group = group.clone();
+        self.look_aside(lost, move || {
+            told(role, group, socialweb_sys::port::holder_of(port).unwrap_or_else(|| UNKNOWN.into()))
         });
     }
 

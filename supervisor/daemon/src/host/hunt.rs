@@ -232,7 +232,7 @@ impl Host {
                 }
             }
         }
-        self.ask_aside(Msg::Hunted(Bag::default()), move || Msg::Hunted(hunt.run()));
+        self.look_aside(Msg::Hunted(Bag::default()), move || Msg::Hunted(hunt.run()));
     }
 
     fn cgroup_of(&self, place: &Place) -> Option<Cgroup> {

@@ -48,7 +48,7 @@ pub(crate) mod sweep;
 pub(crate) mod watch;
 
 use crate::admin::AdminPort;
-use crate::aside::Aside;
+use crate::aside::Asides;
 use crate::config::{Binaries, DaemonConfig, Env, Overrides};
 use crate::logs::Logs;
 use crate::state::{EventLog, EventRing, GroupRecord, LeaseError, Leases, Logged, PortRole, StateDir};
@@ -175,8 +175,8 @@ pub(crate) struct Host {
     pub hunting: BTreeSet<Key>,
     /// When emptying runs were looked at last.
     pub looked: Option<tokio::time::Instant>,
-    /// Threads for what waits for a disk.
-    pub aside: Aside,
+    /// Threads for what waits for a disk, and for what looks at processes.
+    pub aside: Asides,
     /// There can be none, and that was said.
     pub said_no_thread: bool,
     /// Writes that are still to be done.

@@ -1,6 +1,7 @@
 //! What the daemon owes the disk: writes that found no room, or are under way beside the loop. The daemon goes on, says
 //! so once, tries again, and says when all is written. No group goes down for a full disk, and nothing is lost by it.
 
+use super::shutdown::{DEAD_DISK, STUCK};
 use super::{Again, Host, Msg};
 use crate::chain::chain;
 use crate::config::ClusterConfig;
@@ -67,14 +68,23 @@ impl Owed {
 impl Host {
     /// Work for another thread; said once when there can be none.
     pub(super) fn aside(&mut self, work: impl FnOnce() + Send + 'static) {
-        let asked = self.aside.run(work);
+        let asked = self.aside.disk.run(work);
+        self.say_when_no_thread(asked);
+    }
+
+    /// Work that looks at processes; a disk that hangs does not hold it up (law L10).
+    pub(super) fn look_aside(&mut self, lost: Msg, work: impl FnOnce() -> Msg + Send + 'static) {
+        let tx = self.tx.clone();
+        let asked = self.aside.processes.ask(lost, work, move |answer| {
+            let _ = tx.send(answer);
+        });
         self.say_when_no_thread(asked);
     }
 
     /// The same for work whose answer the loop counts on: where the work panics, `lost` is its answer (law L6).
     pub(super) fn ask_aside(&mut self, lost: Msg, work: impl FnOnce() -> Msg + Send + 'static) {
         let tx = self.tx.clone();
-        let asked = self.aside.ask(lost, work, move |answer| {
+        let asked = self.aside.disk.ask(lost, work, move |answer| {
             let _ = tx.send(answer);
         });
         self.say_when_no_thread(asked);
@@ -277,13 +287,32 @@ impl Host {
         }
     }
 
+    /// Beside this thread, which waits for it no longer than for anything else that is stuck.
+    fn flush_at_the_end(&mut self) {
+        let Some(flush) = self.leases.next_flush() else { return };
+        let (version, lost) = (flush.version(), flush.lost());
+        let (tell, told) = std::sync::mpsc::channel();
+        let asked = self.aside.disk.ask(Err(lost), move || flush.write(), move |written| drop(tell.send(written)));
+        self.say_when_no_thread(asked);
+        match told.recv_timeout(STUCK) {
+            Ok(Ok(())) => self.leases.flushed(version, true),
+            Ok(Err(error)) => {
+                self.leases.flushed(version, false);
+                tracing::warn!("{}; the next start makes them from the groups' records", chain(&error));
+            }
+            Err(_) => tracing::error!("{DEAD_DISK}"),
+        }
+    }
+
     /// The last try, at the daemon's end.
     pub(super) fn pay_at_the_end(&mut self) {
+        // A flush that did not end in its time: whatever else goes to that disk would hang as well (law L6).
+        if self.leases.is_writing() {
+            return tracing::error!("nothing more is written to the state folder; the receipts are in this log");
+        }
         self.pay_records();
         self.pay_receipts();
-        if let Err(error) = self.leases.flush_now() {
-            tracing::warn!("{}; the next start makes them from the groups' records", chain(&error));
-        }
+        self.flush_at_the_end();
         self.drop_trash();
         for log in self.groups.values_mut().filter_map(|held| held.log.as_mut()) {
             log.settle();

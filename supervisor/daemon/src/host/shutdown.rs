@@ -10,7 +10,10 @@ use std::time::{Duration, Instant};
 
 /// When nothing but processes that cannot be killed has been left for this long, the daemon ends without them and says
 /// so. A process in uninterruptible sleep goes when its device answers; nobody knows when.
-const STUCK: Duration = Duration::from_secs(60);
+pub(super) const STUCK: Duration = Duration::from_secs(60);
+/// Said when a flush does not end.
+pub(super) const DEAD_DISK: &str = "the disk of the state folder does not answer: the leases are not written to it; \
+     look after that disk, and the next start makes them from the groups' records";
 /// How long the last log lines may take to the disk.
 const LAST_LINES: Duration = Duration::from_secs(5);
 /// How long stragglers outside of every group may take to go once they are killed.
@@ -45,8 +48,7 @@ impl Host {
         }
         let down = |phase: Phase| matches!(phase, Phase::Absent | Phase::Parked | Phase::Unavailable);
         if self.sweeping.is_empty() && self.groups.values().all(|h| down(h.view.phase)) {
-            // A flush that is under way ends, well or not, and then all is written once more if need be.
-            return (!self.leases.is_writing()).then_some(Ok(()));
+            return self.is_written();
         }
         let wedged = self.groups.values().filter(|h| !down(h.view.phase)).all(|h| {
             let mut alive = h.view.components.iter().filter(|c| c.birth.is_some()).peekable();
@@ -59,6 +61,17 @@ impl Host {
         let now = self.clock.now();
         let since = *self.stuck_since.get_or_insert(now);
         (now.since(since) >= STUCK).then(|| Err(self.what_is_stuck()))
+    }
+
+    /// A flush that is under way ends, well or not, and then all is written once more if need be. On a disk that answers
+    /// no more it never ends.
+    fn is_written(&mut self) -> Option<Result<(), String>> {
+        if !self.leases.is_writing() {
+            return Some(Ok(()));
+        }
+        let now = self.clock.now();
+        let since = *self.stuck_since.get_or_insert(now);
+        (now.since(since) >= STUCK).then(|| Err(DEAD_DISK.into()))
     }
 
     fn what_is_stuck(&self) -> String {
@@ -95,7 +108,7 @@ impl Host {
         failpoint::reach("tree-removed");
         let _ = std::fs::remove_file(&self.paths.notify);
         for group in self.groups.keys() {
-            let _ = std::fs::remove_dir_all(self.paths.runtime.join(group.as_str()));
+            let _ = crate::state::remove_tree(&self.paths.runtime.join(group.as_str()));
         }
         // Only when nothing of anybody else is in it.
         let _ = std::fs::remove_dir(&self.paths.runtime);
