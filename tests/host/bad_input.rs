@@ -5,7 +5,7 @@ use crate::{STEADY, SUPERVISOR, script};
 use socialweb_wire::Phase;
 use std::fs;
 use std::net::TcpListener;
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::Command;
 
 /// `run` must end by itself, unsuccessfully, and say all of `expect`.
@@ -89,6 +89,9 @@ fn a_stale_socket_is_replaced_and_anything_else_in_its_place_is_not_touched() {
     let mut daemon = Daemon::new(SUPERVISOR, &[]);
     fs::create_dir_all(&daemon.runtime).unwrap();
     drop(UnixListener::bind(daemon.runtime.join("admin.sock")).unwrap());
+    // A child that another test has just made holds the listener until its exec, and so somebody still listens.
+    let listens = || UnixStream::connect(daemon.runtime.join("admin.sock")).is_ok();
+    wait_for("nobody listens", || (!listens()).then_some(()));
     daemon.start();
     daemon.stop();
     fs::create_dir_all(&daemon.runtime).unwrap();

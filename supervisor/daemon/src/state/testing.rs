@@ -4,6 +4,7 @@
 use nix::mount::{MsFlags, mount, umount};
 use socialweb_core::GroupName;
 use std::path::Path;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 pub(crate) fn group(name: &str) -> GroupName {
@@ -46,6 +47,11 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        umount(self.folder.path()).unwrap();
+        // A child that another test has just made holds our descriptors until its exec.
+        let deadline = Instant::now() + Duration::from_secs(120);
+        while let Err(error) = umount(self.folder.path()) {
+            assert!(Instant::now() < deadline, "the small file system stays mounted: {error}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 }

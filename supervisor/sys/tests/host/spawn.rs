@@ -134,8 +134,12 @@ fn every_way_to_fail_before_the_program_runs_names_its_stage_and_the_fix() {
     let dir = tempfile::tempdir().unwrap();
     let file = |name: &str, mode: u32, text: &[u8]| {
         use std::os::unix::fs::PermissionsExt;
-        let path = dir.path().join(name);
-        fs::write(&path, text).unwrap();
+        let (draft, path) = (dir.path().join("draft"), dir.path().join(name));
+        fs::write(&draft, text).unwrap();
+        // Copied by a process of its own: a child that another test has just made holds our descriptors until its exec, and
+        // what is open for writing is refused for that.
+        let copied = std::process::Command::new("cp").arg(&draft).arg(&path).status().unwrap();
+        assert!(copied.success());
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
         path.display().to_string()
     };

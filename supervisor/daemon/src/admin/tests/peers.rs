@@ -89,7 +89,10 @@ async fn another_user_is_refused_by_its_uid_even_where_the_mode_lets_it_connect(
     open(&rig.socket(), 0o666);
     // The test's own binary may be where the other user cannot go.
     let program = rig.dir.path().join("asks");
-    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    // By a process of its own: a child that another test has just made holds our descriptors until its exec, and a program
+    // that is open for writing is not run.
+    let copied = std::process::Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&program).status().unwrap();
+    assert!(copied.success());
     open(&program, 0o755);
     let answer = ask_from(&program, rig.socket(), &[], Some(65_534)).await;
     assert!(answer.starts_with("HTTP/1.1 403 ") && answer.contains("65534"), "{answer}");
