@@ -104,7 +104,7 @@ fn client(ca: &Path, pair: &Pair) -> Client {
         .no_proxy()
         .tls_certs_only([Certificate::from_pem(&fs::read(ca).unwrap()).unwrap()])
         .identity(Identity::from_pem(&pem).unwrap())
-        .timeout(Duration::from_secs(5))
+        .timeout(Duration::from_secs(60))
         .build()
         .unwrap()
 }

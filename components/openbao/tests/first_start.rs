@@ -14,7 +14,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Generous: two cores are shared with compilers.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Names the folder for the test that is run as a process of its own, to be killed.
 const CHILD: &str = "SOCIALWEB_TEST_FIRST_START";

@@ -352,7 +352,8 @@ async fn a_shutdown_is_done_when_nobody_answers_any_more() {
         ("POST /v1/shutdown", accepted("shutdown")),
         ("GET /v1/watch", Answer::Hanging(vec![status("Stopping", 3)])),
     ];
-    Daemon::new(stays).check("shutdown --timeout 100ms", Exit::TimedOut).await;
+    // Long enough that a busy machine has asked by then.
+    Daemon::new(stays).check("shutdown --timeout 2s", Exit::TimedOut).await;
 }
 
 #[tokio::test]
