@@ -110,7 +110,7 @@ impl Host {
             );
             return Err(wire::ApiError::new(wire::ErrorCode::Conflict, text).with_hint(hint));
         }
-        if self.orphans.get(group).is_some_and(|left| !left.is_empty()) {
+        if self.orphans.get(group).is_some_and(|met| !met.procs.is_empty()) {
             let text = format!("processes of an earlier run of group {group} do not end, so its data is not deleted");
             let hint = format!("`ctl events {group}` names them");
             return Err(wire::ApiError::new(wire::ErrorCode::Conflict, text).with_hint(hint));

@@ -58,7 +58,6 @@ use socialweb_core::budget::Budget;
 use socialweb_core::record::{Entry, Header};
 use socialweb_core::{Birth, ComponentName, Event, Group, GroupName, GroupView, Shared, Time};
 use socialweb_sys::cgroup::{Support, Tree, Watcher};
-use socialweb_sys::process::Proc;
 use socialweb_wire::EventLine;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::path::PathBuf;
@@ -204,7 +203,7 @@ pub(crate) struct Host {
     /// Since when a shutdown waits for nothing but what cannot be killed.
     pub stuck_since: Option<Time>,
     /// Processes of an earlier daemon, found by their marker at start and not ended yet.
-    pub orphans: HashMap<GroupName, Vec<Proc>>,
+    pub orphans: HashMap<GroupName, sweep::Met>,
     pub budget: Budget,
     pub deadlines: BTreeSet<(Time, GroupName)>,
     pub queue: VecDeque<(GroupName, Event)>,

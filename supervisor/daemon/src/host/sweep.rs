@@ -33,6 +33,14 @@ pub(crate) struct Swept {
     stuck: Option<(String, Vec<Proc>)>,
 }
 
+/// What is known of a group's survivors before a sweep of it begins.
+#[derive(Debug, Default)]
+pub(crate) struct Met {
+    pub procs: Vec<Proc>,
+    /// Ended already, by the chase at the start or by a sweep that got stuck; the next sweep's receipt names them too.
+    ended: Vec<Reaped>,
+}
+
 /// What is to be done when a sweep has ended.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Then {
@@ -51,7 +59,8 @@ impl Host {
     }
 
     fn find_orphans_of(&mut self, prefix: &str) {
-        let mut found = match process::find_marked(super::spawn::MARKER, prefix) {
+        let group_of = |proc: &Proc| GroupName::new(proc.marker[prefix.len()..].split('/').next()?).ok();
+        let found = match process::find_marked(super::spawn::MARKER, prefix) {
             Ok(found) => found,
             Err(error) => {
                 self.warn(
@@ -61,15 +70,20 @@ impl Host {
                 Vec::new()
             }
         };
-        if !self.known_from_state.is_empty() {
-            // What forks faster than that look has no parent any more that would tell us of its dead. It gets no grace.
-            let ours = |pid| process::environ_value(pid, super::spawn::MARKER).filter(|m| m.starts_with(prefix));
-            found.extend(process::chase(HOPPERS, ours).unwrap_or_default());
-        }
         for proc in found {
-            let name = proc.marker[prefix.len()..].split('/').next().and_then(|g| GroupName::new(g).ok());
-            if let Some(group) = name {
-                self.orphans.entry(group).or_default().push(proc);
+            if let Some(group) = group_of(&proc) {
+                self.orphans.entry(group).or_default().procs.push(proc);
+            }
+        }
+        if self.known_from_state.is_empty() {
+            return;
+        }
+        // What forks faster than that look has no parent any more that would tell us of its dead. It gets no grace.
+        let ours = |pid| process::environ_value(pid, super::spawn::MARKER).filter(|m| m.starts_with(prefix));
+        for proc in process::chase(HOPPERS, ours).unwrap_or_default() {
+            if let Some(group) = group_of(&proc) {
+                let reaped = reaped(&proc, &format!("{prefix}{group}/"), ReapedBy::MarkerKill);
+                self.orphans.entry(group).or_default().ended.push(reaped);
             }
         }
     }
@@ -114,7 +128,7 @@ impl Host {
         let scan = matches!(self.containment, Containment::Fallback);
         let cgroups = self.trees().into_iter().map(|tree| tree.child(group.as_str())).filter(Cgroup::exists);
         let cgroups: Vec<Cgroup> = cgroups.collect();
-        let mut procs = self.orphans.remove(group).unwrap_or_default();
+        let Met { mut procs, ended } = self.orphans.remove(group).unwrap_or_default();
         let prefix = format!("{}/{group}/", self.paths.id);
         procs.extend(self.strays().unwrap_or_default().into_iter().filter(|p| p.marker.starts_with(&prefix)));
         // One that left the cgroup may fork meanwhile, and its children are not ours.
@@ -124,11 +138,11 @@ impl Host {
         {
             self.warn(Some(group), crate::chain::chain(&error));
         }
-        if cgroups.is_empty() && procs.is_empty() {
+        if cgroups.is_empty() && procs.is_empty() && ended.is_empty() {
             return self.later(group, Event::SurvivorsReaped { found: Vec::new() });
         }
         self.sweeping.insert(group.clone(), Then { began: self.clock.now(), remove_group: false });
-        let survivors = Survivors { prefix, cgroups, scan, procs, blind: false };
+        let survivors = Survivors { prefix, cgroups, scan, procs, ended, blind: false };
         let (tx, group) = (self.tx.clone(), group.clone());
         tokio::spawn(async move {
             let swept = survivors.end().await;
@@ -152,7 +166,9 @@ impl Host {
         let then = self.sweeping.remove(group).unwrap_or_default();
         let phase = self.groups.get(group).map(|h| h.view.phase);
         if let Some((what, procs)) = swept.stuck {
-            self.orphans.entry(group.clone()).or_default().extend(procs);
+            let met = self.orphans.entry(group.clone()).or_default();
+            met.procs.extend(procs);
+            met.ended.extend(swept.found);
             return self.sweep_stuck(group, phase, what);
         }
         let wanted = phase == Some(Phase::Sweeping);
@@ -213,13 +229,21 @@ struct Survivors {
     /// Without cgroups, and outside of them, only a scan of /proc finds what is forked meanwhile.
     scan: bool,
     procs: Vec<Proc>,
+    /// Of before the sweep.
+    ended: Vec<Reaped>,
     /// The latest scan failed.
     blind: bool,
 }
 
 impl Survivors {
     async fn end(mut self) -> Swept {
-        let mut found: Vec<Reaped> = Vec::new();
+        let mut found = std::mem::take(&mut self.ended);
+        let before = found.len();
+        // Who was met and is gone by now counts too: a shell whose child the chase caught dies of telling that, on a pipe
+        // which nobody reads any more.
+        self.note(&mut found);
+        let met = self.alive();
+        found[before..].iter_mut().filter(|r| !met.contains(&r.pid)).for_each(|r| r.by = ReapedBy::Itself);
         self.look(&mut found);
         for cgroup in &self.cgroups {
             let _ = cgroup.thaw();
@@ -231,9 +255,8 @@ impl Survivors {
         failpoint::reach("survivors-signalled");
         self.wait(GRACE, &mut found).await;
         let after_term: Vec<u32> = self.alive();
-        for reaped in found.iter_mut().filter(|r| !after_term.contains(&r.pid)) {
-            reaped.by = ReapedBy::Signal;
-        }
+        let follows = |r: &&mut Reaped| r.by != ReapedBy::Itself && !after_term.contains(&r.pid);
+        found[before..].iter_mut().filter(follows).for_each(|r| r.by = ReapedBy::Signal);
         self.kill(found).await
     }
 
@@ -280,16 +303,15 @@ impl Survivors {
                 self.procs.extend(Proc::pinned(pid, marker).ok().flatten());
             }
         }
+        self.note(found);
+    }
+
+    /// Adds those who are known and not noted yet.
+    fn note(&self, found: &mut Vec<Reaped>) {
+        let by = if self.scan { ReapedBy::MarkerKill } else { ReapedBy::CgroupKill };
         for proc in &self.procs {
             if !found.iter().any(|f| (f.pid, f.start_time) == (proc.pid, proc.stat.start_time)) {
-                let component = proc.marker.strip_prefix(&self.prefix).and_then(|m| m.split('/').next());
-                found.push(Reaped {
-                    component: component.and_then(|c| ComponentName::new(c).ok()),
-                    pid: proc.pid,
-                    start_time: proc.stat.start_time,
-                    command: proc.stat.comm.clone(),
-                    by: if self.scan { ReapedBy::MarkerKill } else { ReapedBy::CgroupKill },
-                });
+                found.push(reaped(proc, &self.prefix, by));
             }
         }
     }
@@ -324,5 +346,53 @@ impl Survivors {
         pids.dedup();
         let who: Vec<String> = fallback::unkillable(pids).iter().map(ToString::to_string).collect();
         format!("processes of an earlier run do not end: {}; the group starts when they are gone", who.join(", "))
+    }
+}
+
+/// `prefix`: what the markers of its group begin with.
+fn reaped(proc: &Proc, prefix: &str, by: ReapedBy) -> Reaped {
+    let component = proc.marker.strip_prefix(prefix).and_then(|m| m.split('/').next());
+    Reaped {
+        component: component.and_then(|c| ComponentName::new(c).ok()),
+        pid: proc.pid,
+        start_time: proc.stat.start_time,
+        command: proc.stat.comm.clone(),
+        by,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::process::{Child, Command};
+
+    const PREFIX: &str = "id/group/";
+
+    /// A sleeping process, as it was met.
+    fn met(component: &str) -> (Child, Proc) {
+        let child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let marker = |_: &process::Stat| Some(format!("{PREFIX}{component}/1"));
+        let proc = Proc::pinned(child.id(), marker).unwrap().unwrap();
+        (child, proc)
+    }
+
+    #[tokio::test]
+    async fn who_is_gone_before_the_sweep_began_is_in_its_receipt_too() {
+        let ((mut caught, first), (mut gone, second), (mut here, third)) = (met("a"), met("b"), met("c"));
+        let ended = vec![reaped(&first, PREFIX, ReapedBy::MarkerKill)];
+        for child in [&mut caught, &mut gone] {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        let procs = vec![second, third];
+        let survivors =
+            Survivors { prefix: PREFIX.into(), cgroups: Vec::new(), scan: false, procs, ended, blind: false };
+        let swept = survivors.end().await;
+        here.wait().unwrap();
+        let told: Vec<(u32, ReapedBy)> = swept.found.iter().map(|r| (r.pid, r.by)).collect();
+        let want = [(caught.id(), ReapedBy::MarkerKill), (gone.id(), ReapedBy::Itself), (here.id(), ReapedBy::Signal)];
+        assert_eq!(told, want);
+        assert!(swept.stuck.is_none());
     }
 }
