@@ -47,7 +47,7 @@ pub struct ReloadQuery {
     #[serde(default)]
     pub dry_run: bool,
     /// A folder without cluster files is meant: all groups are parked.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_empty: bool,
 }
 
