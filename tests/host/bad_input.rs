@@ -40,7 +40,12 @@ fn a_broken_cluster_file_leaves_the_other_groups_alone() {
     let mut daemon = Daemon::started(SUPERVISOR, &clusters);
     daemon.wait_phase("steady", Phase::Ready);
     let status = daemon.status();
-    assert_eq!(status.groups.len(), 1, "{status:?}");
+    for name in ["circle", "lonely", "junk", "keys"] {
+        let group = status.group(name).unwrap_or_else(|| panic!("{name} is not listed: {status:?}"));
+        assert!(group.phase == Phase::Absent && group.reason.contains(&format!("{name}.toml:")), "{group:?}");
+    }
+    let out = daemon.ctl(&["status", "keys"]);
+    assert!(out.status.code() == Some(1) && String::from_utf8_lossy(&out.stdout).contains("keys.toml:1:1"), "{out:?}");
     let said = status.warnings.join("\n");
     for part in ["circle.toml", "a -> b -> a", "lonely.toml", "nobody", "junk.toml", "keys.toml", "kind"] {
         assert!(said.contains(part), "{part:?} is not in: {said}");

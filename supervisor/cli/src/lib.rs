@@ -25,6 +25,7 @@ pub mod run;
 
 use anyhow::Context;
 use args::{Cli, Command};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches};
 use socialweb_ctl::Exit;
 use socialweb_ctl::args::Verb;
@@ -42,9 +43,22 @@ pub fn main_with(argv: impl IntoIterator<Item = OsString>) -> Exit {
         Err(error) => {
             // Help that cannot be printed has no other reader.
             let _ = error.print();
+            if let Some(tip) = format_tip(&error) {
+                let _ = writeln!(io::stderr(), "\n  tip: {tip}");
+            }
             if error.exit_code() == 0 { Exit::Done } else { Exit::Usage }
         }
     }
+}
+
+/// Other programs' flag for what is `-o` here.
+fn format_tip(error: &clap::Error) -> Option<String> {
+    let flag = match error.get(ContextKind::InvalidArg)? {
+        ContextValue::String(flag) => flag.trim_start_matches('-'),
+        _ => return None,
+    };
+    let known = error.kind() == ErrorKind::UnknownArgument && ["json", "yaml", "wide"].contains(&flag);
+    known.then(|| format!("every verb of ctl prints {flag} with `-o {flag}`"))
 }
 
 fn dispatch(command: Command) -> anyhow::Result<Exit> {

@@ -134,3 +134,13 @@ fn pages_are_generated_for_every_sub_command() {
         assert_eq!(code(&format!("sc completions {shell}")), 0);
     }
 }
+
+#[test]
+fn other_programs_flag_for_json_is_answered_with_ours() {
+    let tip = |flag: &str| {
+        let error = Cli::command().try_get_matches_from(["sc", "ctl", "status", flag]).unwrap_err();
+        crate::format_tip(&error)
+    };
+    assert!(tip("--json").is_some_and(|tip| tip.contains("`-o json`")));
+    assert_eq!(tip("--jason"), None);
+}

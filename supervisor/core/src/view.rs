@@ -94,4 +94,7 @@ pub struct ComponentView {
     /// The same with who ended it.
     #[serde(default)]
     pub last_end: Option<End>,
+    /// When that run was gone.
+    #[serde(default)]
+    pub last_end_at: Option<Time>,
 }

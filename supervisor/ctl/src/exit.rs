@@ -54,6 +54,12 @@ pub enum CtlError {
         /// What the status says.
         why: String,
     },
+    /// There is none to show.
+    #[error("there is no receipt of {group}: it was never stopped")]
+    NoReceipt {
+        /// The group.
+        group: String,
+    },
     /// It may still happen.
     #[error("waited {} for {what}, and it {now}; the daemon goes on with it, `ctl status --watch` shows how", humantime::format_duration(*.after))]
     TimedOut {

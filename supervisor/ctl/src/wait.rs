@@ -1,6 +1,6 @@
 //! Is it done? Pure: a goal, and what each new status says about it.
 
-use socialweb_wire::{Accepted, GroupStatus, Operation, Phase};
+use socialweb_wire::{Accepted, GroupStatus, Operation, Phase, counted};
 
 /// What is being waited for.
 #[derive(Debug, Clone)]
@@ -121,15 +121,27 @@ pub fn going_down(groups: &[GroupStatus]) -> String {
     let up: Vec<&GroupStatus> =
         groups.iter().filter(|g| !matches!(g.phase, Phase::Parked | Phase::Absent | Phase::Unavailable)).collect();
     match up.first() {
-        Some(first) => format!("{} of {} groups are not down yet; {}", up.len(), groups.len(), waiting(first)),
+        Some(first) => {
+            let (left, all) = (up.len(), counted(groups.len(), "group"));
+            format!("{left} of {all} {} not down yet; {}", if left == 1 { "is" } else { "are" }, waiting(first))
+        }
         None => "all groups are down; the daemon ends".into(),
     }
 }
 
 /// What a group waits for, in one sentence.
 pub fn waiting(group: &GroupStatus) -> String {
-    let up = group.components.iter().filter(|c| c.is_up()).count();
-    let mut text = format!("{} is {}, {up} of {} up", group.name, group.phase, group.components.len());
+    let all = counted(group.components.len(), "component");
+    let mut text = match group.phase {
+        Phase::Draining | Phase::Stopping => {
+            let there = group.components.iter().filter(|c| c.pid.is_some() || c.state == "Stopping").count();
+            format!("{} is {}, {there} of {all} still there", group.name, group.phase)
+        }
+        _ => {
+            let up = group.components.iter().filter(|c| c.is_up()).count();
+            format!("{} is {}, {up} of {all} up", group.name, group.phase)
+        }
+    };
     if !group.reason.is_empty() {
         text.push_str(&format!("; {}", group.reason));
         return text;

@@ -28,6 +28,7 @@ fn component(state: &str, birth: Option<u64>) -> ComponentStatus {
         restarts: 0,
         last_exit: None,
         last_end: None,
+        last_end_s: None,
         rss_bytes: None,
         cpu_usec: None,
         usage: Default::default(),
@@ -151,9 +152,9 @@ fn a_failure_says_why_and_when_it_is_tried_again() {
 #[test]
 fn what_is_waited_for_names_the_reason_or_the_component() {
     let mut starting = group(Phase::Starting, 3, component("Starting", Some(6)));
-    assert_eq!(waiting(&starting), "demo is Starting, 0 of 1 up; the reason");
+    assert_eq!(waiting(&starting), "demo is Starting, 0 of 1 component up; the reason");
     starting.reason.clear();
-    assert_eq!(waiting(&starting), "demo is Starting, 0 of 1 up; kine is Starting: no answer");
+    assert_eq!(waiting(&starting), "demo is Starting, 0 of 1 component up; kine is Starting: no answer");
 }
 
 #[test]
@@ -161,6 +162,6 @@ fn a_shutdown_names_what_is_still_up() {
     let stopping = group(Phase::Stopping, 3, component("Stopping", Some(5)));
     let parked = group(Phase::Parked, 3, component("Idle", None));
     let text = going_down(&[parked.clone(), stopping]);
-    assert_eq!(text, "1 of 2 groups are not down yet; demo is Stopping, 0 of 1 up; the reason");
+    assert_eq!(text, "1 of 2 groups is not down yet; demo is Stopping, 1 of 1 component still there; the reason");
     assert_eq!(going_down(&[parked]), "all groups are down; the daemon ends");
 }

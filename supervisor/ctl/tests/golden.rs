@@ -38,6 +38,7 @@ fn component(name: &str, rank: u16, state: &str) -> ComponentStatus {
         restarts: 0,
         last_exit: None,
         last_end: None,
+        last_end_s: None,
         rss_bytes: Some(46 << 20),
         cpu_usec: Some(1_234_567),
         usage: Usage::default(),

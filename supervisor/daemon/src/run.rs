@@ -43,6 +43,17 @@ pub struct RunOptions {
     pub log: Option<String>,
 }
 
+impl RunOptions {
+    /// The same with whole paths: who reads them in a message, a status or a plan is somewhere else.
+    fn absolute(mut self) -> std::io::Result<Self> {
+        self.config = std::path::absolute(&self.config)?;
+        for path in [&mut self.state_dir, &mut self.runtime_dir].into_iter().flatten() {
+            *path = std::path::absolute(&path)?;
+        }
+        Ok(self)
+    }
+}
+
 /// Runs the daemon until it is asked to stop and every group is down.
 ///
 /// # Errors
@@ -71,6 +82,7 @@ async fn serve(options: RunOptions) -> anyhow::Result<()> {
     // Before any child can end: the signal's default action would lose nothing, but a handler set late would miss it.
     let signals = Signals::take().context("cannot take over the signals")?;
     let env = Env::of_this_process();
+    let options = options.absolute().context("cannot tell the present folder")?;
     let flags = Overrides {
         state_dir: options.state_dir,
         runtime_dir: options.runtime_dir,
@@ -180,7 +192,7 @@ fn assemble(
         ring: EventRing::new(RING),
         told,
         warnings,
-        source_problems: Vec::new(),
+        sources: Default::default(),
         env,
         flags,
         known_from_state,

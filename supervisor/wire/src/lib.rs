@@ -59,6 +59,16 @@ pub use request::{Accepted, DRILL_GROUP, DrillQuery, FeedQuery, GroupQuery, Oper
 pub use status::{ComponentStatus, GroupStatus, HostStatus, LogCounts, Phase, Usage};
 pub use tree::{ComponentTree, GroupTree, Process};
 
+/// A number with its noun, as people say it: `1 group`, `2 groups`, `3 processes`.
+pub fn counted(n: usize, noun: &str) -> String {
+    let ending = match (n, noun.ends_with('s')) {
+        (1, _) => "",
+        (_, true) => "es",
+        (_, false) => "s",
+    };
+    format!("{n} {noun}{ending}")
+}
+
 /// Version of all shapes of this crate.
 pub const SCHEMA: u32 = 1;
 

@@ -115,16 +115,17 @@ impl ReloadPlan {
     }
 }
 
+impl Problem {
+    /// The problem without what to do about it: `FILE:LINE:COLUMN: message`.
+    pub fn place_and_message(&self) -> String {
+        let number = |n: Option<u32>| n.map(|n| format!(":{n}")).unwrap_or_default();
+        format!("{}{}{}: {}", self.file, number(self.line), number(self.column), self.message)
+    }
+}
+
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.file)?;
-        if let Some(line) = self.line {
-            write!(f, ":{line}")?;
-        }
-        if let Some(column) = self.column {
-            write!(f, ":{column}")?;
-        }
-        write!(f, ": {}", self.message)?;
+        f.write_str(&self.place_and_message())?;
         if !self.hint.is_empty() {
             write!(f, "; {}", self.hint)?;
         }

@@ -196,9 +196,9 @@ impl fmt::Display for Rung {
 impl fmt::Display for ReapedBy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            ReapedBy::Itself => "left by itself",
-            ReapedBy::Signal => "stop signal",
-            ReapedBy::CgroupKill => "cgroup kill",
+            ReapedBy::Itself => "went by itself",
+            ReapedBy::Signal => "ended by the stop signal",
+            ReapedBy::CgroupKill => "killed with its cgroup",
             ReapedBy::MarkerKill => "found by its marker, killed",
         })
     }

@@ -111,6 +111,9 @@ pub struct ComponentStatus {
     /// The same with who ended it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_end: Option<End>,
+    /// Seconds since that run was gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_end_s: Option<u64>,
     /// Resident memory of all its processes; absent when it has none or they cannot be read.
     pub rss_bytes: Option<u64>,
     /// CPU time used by the current run.

@@ -131,6 +131,7 @@ impl Drill {
         if let Ok(Some(group)) = self.group().await {
             let restarts = group.components.iter().map(|c| (c.name.clone(), c.restarts));
             self.seen.restarts = restarts.collect::<BTreeMap<_, _>>();
+            self.seen.has_controllers = group.usage.memory_bytes.is_some() && group.usage.pids.is_some();
         }
         let tree = self.client.get::<GroupTree, ()>(Route::to(&["groups", DRILL_GROUP, "tree"])).await;
         let answered = tree.is_ok();

@@ -215,11 +215,17 @@ impl Ending {
 
     pub(super) fn describe(&self) -> String {
         match (self.removing, self.rung) {
-            (true, _) => "removing its cgroup".into(),
-            (false, Rung::Signal) if self.leader_gone => "its main process is gone, others are still there".into(),
+            (true, _) => format!("{}removing its cgroup", self.ended()),
+            (false, Rung::Signal) if self.leader_gone => format!("{}others of it are still there", self.ended()),
             (false, Rung::Signal) => "asked to stop".into(),
-            (false, _) => "killed, waiting for the last process".into(),
+            (false, _) if self.leader_gone => format!("{}what it left is killed", self.ended()),
+            (false, _) => "killed, waiting for its last process".into(),
         }
+    }
+
+    /// How the main process ended, as the first half of a sentence; empty while it is not known.
+    fn ended(&self) -> String {
+        self.end.map(|end| format!("{} ended with {end}; ", self.run.role)).unwrap_or_default()
     }
 }
 

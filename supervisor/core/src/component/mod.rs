@@ -53,6 +53,8 @@ pub(crate) struct Component {
     pub missed: u32,
     pub restarts: u64,
     pub last_end: Option<End>,
+    /// When that run was gone. People are told; nothing is decided by it.
+    pub last_end_at: Option<Time>,
     /// What went wrong last, or what a probe said last.
     pub detail: String,
     /// How the latest run was ended; feeds the receipt of a stop, and is forgotten when one begins.
@@ -140,6 +142,7 @@ impl Component {
             missed: 0,
             restarts: 0,
             last_end: None,
+            last_end_at: None,
             detail: String::new(),
             ended: None,
         }
@@ -160,9 +163,10 @@ impl Component {
     }
 
     /// Keeps how a run ended. A main program's end is what a receipt shows; a task's only when nothing else ran.
-    pub fn note_end(&mut self, ending: &Ending) {
+    pub fn note_end(&mut self, ending: &Ending, now: Time) {
         if ending.run.role == Role::Main {
             self.last_end = ending.end;
+            self.last_end_at = ending.end.map(|_| now);
         }
         match &mut self.ended {
             Some(ended) if ending.run.role != Role::Main => ended.others.extend(ending.others.iter().cloned()),
@@ -248,6 +252,7 @@ impl Component {
             restarts: self.restarts,
             last_exit: self.last_end.map(|end| end.status),
             last_end: self.last_end,
+            last_end_at: self.last_end_at,
         }
     }
 

@@ -1,8 +1,10 @@
 //! Queries: phase, view, and the closures of the needs.
 
 use super::{Group, GroupState};
-use crate::component::{Component, State};
+use crate::action::Role;
+use crate::component::{Component, State, Verdict};
 use crate::end::End;
+use crate::event::ExitStatus;
 use crate::mutant;
 use crate::name::{Birth, ComponentName};
 use crate::spec::{self, GroupSpec};
@@ -40,6 +42,19 @@ impl Group {
     pub fn end_of(&self, name: &ComponentName, birth: Birth) -> Option<End> {
         match &self.components.get(name)?.state {
             State::Ending(ending) if ending.run.birth == birth => ending.end,
+            _ => None,
+        }
+    }
+
+    /// The task or program that this run was, when its leader ended as it should: there is nothing to be mended.
+    pub fn done_of(&self, name: &ComponentName, birth: Birth) -> Option<Role> {
+        match &self.components.get(name)?.state {
+            State::Ending(ending) if ending.run.birth == birth => {
+                let task = matches!(ending.run.role, Role::Post(_));
+                let clean = ending.end.is_some_and(|end| end.status == ExitStatus::Code(0));
+                let done = matches!(ending.verdict, Verdict::Next | Verdict::Success) || task && clean;
+                done.then_some(ending.run.role)
+            }
             _ => None,
         }
     }
@@ -129,7 +144,10 @@ impl Group {
         let first = all.into_iter().find(|c| (!c.is_ready() || c.down.is_some()) && self.unmet(c).is_empty());
         first.map_or(String::new(), |c| {
             let view = c.view(&[]);
+            let ended = matches!(&c.state, State::Ending(ending) if ending.end.is_some());
             match view.detail.is_empty() {
+                // What happened, not the name of the state in which it is cleared away.
+                _ if ended => format!("{}'s {}", view.name, view.detail),
                 true => format!("{} is {}", view.name, view.state),
                 false => format!("{} is {}: {}", view.name, view.state, view.detail),
             }

@@ -124,7 +124,7 @@ impl Group {
         }
         let ending = ending.clone();
         let role = ending.run.role;
-        c.note_end(&ending);
+        c.note_end(&ending, now);
         c.enter(State::Idle, now);
         let goes_on = running && c.down.is_none() || mutant!("l6-a-stop-does-not-cancel-the-start");
         let verdict = if goes_on { ending.verdict } else { downed(ending.verdict) };

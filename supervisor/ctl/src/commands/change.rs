@@ -7,7 +7,9 @@ use crate::exit::{CtlError, Exit, tell};
 use crate::progress::Progress;
 use crate::render;
 use crate::wait::{Goal, Verdict, going_down};
-use socialweb_wire::{Accepted, ErrorCode, GroupQuery, GroupStatus, HostStatus, Operation, ReloadPlan, ReloadQuery};
+use socialweb_wire::{
+    Accepted, ErrorCode, GroupQuery, GroupStatus, HostStatus, Operation, Phase, ReloadPlan, ReloadQuery,
+};
 use std::io::{BufRead, IsTerminal};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -59,7 +61,7 @@ impl Session {
     }
 
     pub(super) async fn stop(&self, args: ChangeArgs) -> Result<Exit, CtlError> {
-        let groups = self.groups_of(&args, |_| true).await?;
+        let groups = self.groups_of(&args, |group| group.phase != Phase::Absent).await?;
         self.change_all("stop", groups, args.wait).await
     }
 

@@ -15,7 +15,7 @@ pub fn plan(plan: &ReloadPlan) -> String {
         let text = problem.to_string();
         let text = clean(&text);
         let _ = match problem.severity {
-            Severity::Error => writeln!(out, "error: {text}; its groups stay as they are"),
+            Severity::Error => writeln!(out, "error: {text}"),
             Severity::Warning => writeln!(out, "warning: {text}"),
         };
     }

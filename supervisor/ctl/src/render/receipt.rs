@@ -1,7 +1,7 @@
 //! Receipts for people.
 
 use super::{clean, clock, grid, or_dash};
-use socialweb_wire::{Reaped, Receipt, Stopped};
+use socialweb_wire::{Cause, ExitStatus, Reaped, Receipt, Rung, Stopped};
 use std::fmt::Write;
 
 /// One receipt.
@@ -29,7 +29,7 @@ pub fn receipt(receipt: &Receipt) -> String {
     if !others.is_empty() {
         out.push('\n');
         out.push_str(&grid(
-            &["OTHER PROCESS", "PID", "COMPONENT", "ENDED BY"],
+            &["OTHER PROCESS", "PID", "COMPONENT", "HOW IT ENDED"],
             others.into_iter().map(other).collect(),
         ));
     }
@@ -37,19 +37,31 @@ pub fn receipt(receipt: &Receipt) -> String {
 }
 
 fn components(receipt: &Receipt) -> String {
-    let header = ["GONE", "COMPONENT", "RANK", "PID", "RUNG", "END", "TOOK"];
+    let header = ["GONE", "COMPONENT", "RANK", "PID", "MAIN PROCESS", "LADDER", "TOOK"];
     let row = |(i, stopped): (usize, &Stopped)| {
         vec![
             (i + 1).to_string(),
             stopped.component.clone(),
             stopped.rank.to_string(),
             or_dash(stopped.pid),
-            stopped.rung.to_string(),
             stopped.end.map_or_else(|| or_dash(stopped.status), |end| end.to_string()),
+            ladder(stopped),
             format!("{} ms", stopped.gone.saturating_sub(stopped.began)),
         ]
     };
     grid(&header, receipt.components.iter().enumerate().map(row).collect())
+}
+
+/// How far the ladder went. Its last rung is for the whole run: the main process may have gone at an earlier one.
+fn ladder(stopped: &Stopped) -> String {
+    let status = stopped.end.map(|end| end.status).or(stopped.status);
+    let by_kill = matches!(stopped.end.map(|end| end.by), Some(Cause::Stop(Rung::Kill) | Cause::Liveness(Rung::Kill)));
+    match (stopped.rung, status) {
+        (Rung::Kill, Some(status)) if !by_kill && status != ExitStatus::Signal(9) => {
+            format!("{}, of what it left", stopped.rung)
+        }
+        _ => stopped.rung.to_string(),
+    }
 }
 
 fn other(reaped: &Reaped) -> Vec<String> {

@@ -1,7 +1,7 @@
 //! Status for people: all groups a line each, or one group with its components.
 
 use super::{age, clean, cpu, grid, memory, or_dash};
-use socialweb_wire::{ComponentStatus, GroupStatus, HostStatus, Phase};
+use socialweb_wire::{ComponentStatus, GroupStatus, HostStatus, Phase, counted};
 use std::fmt::Write;
 
 /// All groups.
@@ -11,16 +11,16 @@ pub fn host(status: &HostStatus, wide: bool) -> String {
     let ready = status.groups.iter().filter(|g| g.phase == Phase::Ready).count();
     let _ = writeln!(
         out,
-        "socialweb-computer {}, pid {}, up {}; {ready} of {} groups ready",
+        "socialweb-computer {}, pid {}, up {}; {ready} of {} ready",
         clean(&status.version),
         status.pid,
         age(status.uptime_s),
-        status.groups.len()
+        counted(status.groups.len(), "group")
     );
     let _ = writeln!(out, "processes: {}", clean(&status.cgroups));
     if !status.server.is_empty() {
         let _ = writeln!(out, "server: {}", clean(&status.server));
-        let _ = writeln!(out, "ports: room for {} tenants", status.max_tenants);
+        let _ = writeln!(out, "ports: room for {}", counted(status.max_tenants as usize, "tenant"));
     }
     if wide {
         let _ = writeln!(out, "config: {}", clean(&status.config));
@@ -116,10 +116,12 @@ fn groups(groups: &[GroupStatus], wide: bool) -> String {
 }
 
 fn heading(out: &mut String, group: &GroupStatus, wide: bool) {
-    let counted = Some(up(group)).filter(|up| up != "-").map(|up| format!(", {up} up")).unwrap_or_default();
+    // Who goes down is not asked how much of it is up.
+    let down = matches!(group.phase, Phase::Draining | Phase::Stopping);
+    let up = Some(up(group)).filter(|up| !down && up != "-").map(|up| format!(", {up} up")).unwrap_or_default();
     let _ = writeln!(
         out,
-        "{}: {} for {}{counted}, generation {}{}",
+        "{}: {} for {}{up}, generation {}{}",
         clean(&group.name),
         group.phase,
         age(group.since_s),
@@ -144,7 +146,7 @@ fn heading(out: &mut String, group: &GroupStatus, wide: bool) {
     line("bounds", &bounds.join(", "));
     line("not bound", &group.bounds_missing.join(", "));
     for survivor in &group.survivors {
-        let found = format!("pid {} ({}), {}", survivor.pid, survivor.command, survivor.by);
+        let found = format!("of an earlier run: pid {} ({}), {}", survivor.pid, survivor.command, survivor.by);
         line("survivor", &found);
     }
 }
@@ -155,6 +157,18 @@ fn bound(name: &str, value: u64) -> String {
         Some("memory_max" | "memory_high") => format!("{name} {}", memory(Some(value))),
         Some("cpu") => format!("{name} {}.{:03} cores", value / 1000, value % 1000),
         _ => format!("{name} {value}"),
+    }
+}
+
+/// What the component says of itself; of one that has nothing to say and was started again, how it ended before that.
+fn detail(component: &ComponentStatus) -> String {
+    let end = component.last_end.map(|end| end.to_string()).or_else(|| Some(component.last_exit?.to_string()));
+    match end {
+        Some(end) if component.detail.is_empty() && component.restarts > 0 => {
+            let ago = component.last_end_s.map(|seconds| format!(", {} ago", age(seconds))).unwrap_or_default();
+            format!("last end: {end}{ago}")
+        }
+        _ => component.detail.clone(),
     }
 }
 
@@ -179,7 +193,7 @@ fn components(components: &[ComponentStatus], wide: bool) -> String {
             row.push(or_dash(component.birth));
             row.push(component.last_end.map_or_else(|| or_dash(component.last_exit), |end| end.to_string()));
         }
-        row.push(component.detail.clone());
+        row.push(detail(component));
         row
     };
     grid(&header, components.iter().map(row).collect())

@@ -44,6 +44,7 @@ fn component_status(view: &ComponentView, now: Time) -> wire::ComponentStatus {
         restarts: view.restarts,
         last_exit: view.last_exit.map(exit_status),
         last_end: view.last_end.map(end),
+        last_end_s: view.last_end_at.map(|at| now.since(at).as_secs()),
         rss_bytes: None,
         cpu_usec: None,
         usage: wire::Usage::default(),
@@ -255,10 +256,12 @@ mod tests {
                 restarts: 8,
                 last_exit: Some(ExitStatus::Code(1)),
                 last_end: None,
+                last_end_at: Some(Time(2_000)),
             }],
         };
         let status = group_status(&view, Time(6_000));
         assert_eq!((status.since_s, status.retry_in_s, status.components[0].since_s), (5, Some(4), 2));
         assert_eq!((status.phase.as_str(), status.components[0].birth), (view.phase.as_str(), Some(7)));
+        assert_eq!(status.components[0].last_end_s, Some(4));
     }
 }

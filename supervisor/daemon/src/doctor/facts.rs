@@ -1,6 +1,7 @@
 //! What was seen on the host. Plain data: everything that [`super::judge()`] knows.
 
 use super::place::Seen;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// All of it.
@@ -140,6 +141,8 @@ pub struct Left {
     pub cgroups: Vec<PathBuf>,
     /// The id of our own state folder, with which its markers begin.
     pub own_id: String,
+    /// State folders by their id, as far as they are known.
+    pub folders: BTreeMap<String, PathBuf>,
 }
 
 /// The programs that tenants need.

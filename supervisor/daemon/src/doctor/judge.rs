@@ -3,7 +3,8 @@
 use super::facts::{CgroupFacts, Facts, Hierarchy, RootFacts};
 use super::place::Seen;
 use super::{account, files};
-use socialweb_wire::Check;
+use socialweb_wire::{Check, counted};
+use std::collections::BTreeSet;
 
 /// The drop-in that hands all controllers to users' managers, and lifts journald's limit; it is in units/.
 pub(super) const DROP_IN: &str = "install units/system/user@.service.d/socialweb-computer.conf as \
@@ -236,6 +237,11 @@ pub(super) fn version(release: &str) -> Option<(u32, u32)> {
 
 // ---- what is left -----------------------------------------------------------------------------------------------------
 
+/// Processes that run, counted.
+fn run(n: usize) -> String {
+    format!("{} {}", counted(n, "process"), if n == 1 { "runs" } else { "run" })
+}
+
 fn left(facts: &Facts) -> Check {
     const NAME: &str = "leftovers";
     let left = &facts.left;
@@ -248,20 +254,27 @@ fn left(facts: &Facts) -> Check {
         format!("{}{more}", few.join(", "))
     };
     if !ours.is_empty() {
-        let text = format!("{} processes run whose daemon is dead: {}", ours.len(), named(&ours));
+        let folder = left.folder(&left.own_id);
+        let text = format!("{} whose daemon, of state folder {folder}, is dead: {}", run(ours.len()), named(&ours));
         return Check::fail(NAME, text, "start the daemon of this state folder: it ends them before anything starts");
     }
     if !others.is_empty() {
+        let ids: BTreeSet<&str> = others.iter().filter_map(|(.., marker)| marker.split('/').next()).collect();
+        let folders: Vec<String> = ids.into_iter().take(5).map(|id| left.folder(id)).collect();
         let text = format!(
-            "{} processes run whose daemon, of another state folder, is dead: {}",
-            others.len(),
-            named(&others)
+            "{} whose daemon, of another state folder, is dead: {}; state folder: {}",
+            run(others.len()),
+            named(&others),
+            folders.join(", ")
         );
         return Check::warn(NAME, text, "start that daemon again, or end them by `kill PID`");
     }
     if !left.cgroups.is_empty() {
         let paths: Vec<String> = left.cgroups.iter().take(5).map(|path| path.display().to_string()).collect();
-        let text = format!("{} cgroup subtrees of daemons that are dead: {}", left.cgroups.len(), paths.join(", "));
+        let count = counted(left.cgroups.len(), "cgroup subtree");
+        let own = left.cgroups.iter().any(|path| path.to_string_lossy().ends_with(&left.own_id));
+        let whose = if own && !left.own_id.is_empty() { left.folder(&left.own_id) } else { "another one".into() };
+        let text = format!("{count} of daemons that are dead: {}; state folder: {whose}", paths.join(", "));
         return Check::warn(
             NAME,
             text,

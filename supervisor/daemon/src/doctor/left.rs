@@ -49,10 +49,34 @@ pub fn gather(place: &Place, cgroups: &CgroupFacts) -> Left {
     let root = cgroups.root.as_ref().map(|root| root.path.as_path());
     let folders = root.and_then(|root| fs::read_dir(root).ok()).into_iter().flatten().flatten().map(|e| e.path());
     let cgroups = folders.filter(|path| id_of(path).is_some() && owned_by(path, place.uid)).collect();
-    Left { processes, cgroups, own_id: place.state_dir.as_deref().map(state_id).unwrap_or_default() }
+    let mut left = Left { processes, cgroups, ..Left::default() };
+    if let Some(own) = place.state_dir.as_deref() {
+        left.own_id = state_id(own);
+        left.folders.insert(left.own_id.clone(), own.to_owned());
+    }
+    for (pid, _, marker) in &left.processes {
+        let id = marker.split('/').next().unwrap_or_default();
+        if !left.folders.contains_key(id)
+            && let Some(folder) = folder_above(*pid, id)
+        {
+            left.folders.insert(id.to_string(), folder);
+        }
+    }
+    left
+}
+
+/// The state folder of that id, if the process works below it: the id is made of the folder's path.
+fn folder_above(pid: u32, id: &str) -> Option<PathBuf> {
+    let at = fs::read_link(format!("/proc/{pid}/cwd")).ok()?;
+    at.ancestors().find(|folder| state_id(folder) == id).map(Path::to_owned)
 }
 
 impl Left {
+    /// The state folder of a marker's or a cgroup's id, for a sentence.
+    pub fn folder(&self, id: &str) -> String {
+        self.folders.get(id).map_or_else(|| format!("(with id {id})"), |folder| folder.display().to_string())
+    }
+
     /// What of it belongs to none of these daemons and is still there.
     pub fn of_the_dead(mut self, living: &[Living]) -> Left {
         let ids: Vec<String> = living.iter().map(|daemon| state_id(&daemon.state)).collect();
@@ -105,6 +129,7 @@ mod tests {
             processes: vec![process(own, &ours), process(own, dead), process(u32::MAX / 2, dead)],
             cgroups: vec![folder(&ours), folder(dead), folder("eeeeeeeeeeee")],
             own_id: ours,
+            folders: Default::default(),
         };
         let left = all.of_the_dead(&[Living { pid: 7, state: dir.path().to_owned() }]);
         assert_eq!((left.processes, left.cgroups), (vec![process(own, dead)], vec![folder(dead)]));

@@ -191,6 +191,10 @@ fn what_dead_daemons_left_is_named() {
     check("leftovers", Health::Warn, "another state folder", "kill PID", |f| {
         f.left.processes = vec![one("ffffffffffff")]
     });
+    check("leftovers", Health::Warn, "state folder: /srv/other", "kill PID", |f| {
+        f.left.processes = vec![one("ffffffffffff")];
+        f.left.folders.insert("ffffffffffff".into(), "/srv/other".into());
+    });
     check("leftovers", Health::Warn, "socialweb-ffffffffffff", "rmdir", |f| {
         f.left.cgroups = vec!["/cg/socialweb-ffffffffffff".into()];
     });

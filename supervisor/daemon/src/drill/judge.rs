@@ -2,7 +2,7 @@
 
 use super::cases::Case;
 use super::eyes::SeenProcess;
-use socialweb_wire::{Check, Receipt, Rung, Stopped};
+use socialweb_wire::{Check, Receipt, Rung, Stopped, counted};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -13,6 +13,8 @@ pub struct Observed {
     pub has_cgroups: bool,
     /// How the daemon keeps processes together, in its own words.
     pub containment: String,
+    /// Its cgroups count memory and processes, which takes controllers.
+    pub has_controllers: bool,
     /// Time until the group was Ready; else why it was not.
     pub ready: Option<Result<u64, String>>,
     /// Who was there when it was Ready.
@@ -94,7 +96,7 @@ fn one(seen: &Observed, case: Case) -> Check {
     if case == Case::FrozenCgroup && !seen.has_cgroups {
         return Check::warn(name, "not tried: there are no cgroups", "see `ctl doctor`");
     }
-    let text = format!("{there} processes gone, by {}", stopped.rung);
+    let text = format!("{} gone, by {}", counted(there, "process"), stopped.rung);
     Check::ok(name, text).in_ms(stopped.gone.saturating_sub(stopped.began))
 }
 
@@ -156,9 +158,17 @@ fn others(seen: &Observed) -> Check {
 
 fn containment(seen: &Observed) -> Check {
     let text = seen.containment.clone();
-    match seen.has_cgroups {
-        true => Check::ok("containment", text),
-        false => Check::warn(
+    match (seen.has_cgroups, seen.has_controllers) {
+        (true, true) => Check::ok("containment", text),
+        // What was proven holds; no bound of a cluster file does.
+        (true, false) => Check::warn(
+            "containment",
+            format!(
+                "{text}; what is gone is proven gone, but no bound on memory or processes is kept: one group can take all of the host's"
+            ),
+            "`ctl doctor` says what is missing",
+        ),
+        (false, _) => Check::warn(
             "containment",
             format!("{text}; what drops its marker and leaves its session escapes"),
             "`ctl doctor` says what is missing",
@@ -201,6 +211,7 @@ mod tests {
         let during = Case::ALL.iter().flat_map(|case| (0..case.processes(true)).map(|n| process(n as u32 + 10, *case)));
         Observed {
             has_cgroups: true,
+            has_controllers: true,
             containment: "cgroups".into(),
             ready: Some(Ok(900)),
             during: during.collect(),
@@ -280,6 +291,7 @@ mod tests {
     #[test]
     fn without_cgroups_it_is_said_what_is_weak() {
         check("session escapes", &["frozen-cgroup", "containment"], |seen| seen.has_cgroups = false);
+        check("no bound on memory", &["containment"], |seen| seen.has_controllers = false);
         check("demo", &["other groups"], |seen| seen.disturbed = vec!["demo".into()]);
     }
 }

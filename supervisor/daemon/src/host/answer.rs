@@ -17,7 +17,7 @@ impl Host {
                 match self.unflushed.take().filter(|_| answer.is_ok()) {
                     // What the operator wants is durable before it is confirmed; the loop does not wait for that.
                     Some(record) => self.aside(move || {
-                        let flushed = crate::state::flush(&record).map_err(|e| unwritten(e.to_string()));
+                        let flushed = crate::state::flush(&record).map_err(|e| unflushed(&e.to_string()));
                         let _ = reply.send(flushed.and(answer));
                     }),
                     None => drop(reply.send(answer)),
@@ -105,9 +105,9 @@ impl Host {
         let file = self.config.clusters_dir.join(format!("{group}.toml"));
         if held.machine.is_declared() || file.exists() {
             let text = format!("group {group} is declared, so it is not deleted");
-            let hint = format!(
-                "remove {group}.toml from the clusters folder and `ctl reload` first (`ctl reload --allow-empty` when it was the last file); that parks it"
-            );
+            let others = self.groups.iter().any(|(name, held)| name != group && held.machine.is_declared());
+            let reload = if others { "`ctl reload`" } else { "`ctl reload --allow-empty` (it is the last one)" };
+            let hint = format!("remove {} and {reload} first; that parks it", file.display());
             return Err(wire::ApiError::new(wire::ErrorCode::Conflict, text).with_hint(hint));
         }
         if self.orphans.get(group).is_some_and(|met| !met.procs.is_empty()) {
@@ -161,7 +161,13 @@ impl Host {
 
     pub(super) fn known(&self, group: &GroupName) -> Result<&Held, wire::ApiError> {
         let held = self.groups.get(group).map(Box::as_ref);
-        held.ok_or_else(|| wire::ApiError::no_group(group.as_str()))
+        held.ok_or_else(|| self.faulty(group).unwrap_or_else(|| wire::ApiError::no_group(group.as_str())))
+    }
+
+    /// Why there is nothing of a group although it has a file.
+    fn faulty(&self, group: &GroupName) -> Option<wire::ApiError> {
+        let text = format!("the file of group {group} cannot be used: {}", self.sources.faulty.get(group)?);
+        Some(wire::ApiError::new(wire::ErrorCode::Conflict, text).with_hint("mend it and `ctl reload`"))
     }
 
     fn must_run(&self, group: &GroupName) -> Result<(), wire::ApiError> {
@@ -172,6 +178,9 @@ impl Host {
             return refuse("the daemon is going down".into(), "start it again first");
         }
         if !held.machine.is_declared() {
+            if let Some(faulty) = self.faulty(group) {
+                return Err(faulty);
+            }
             return refuse(format!("group {group} is no longer declared"), "put its file back and `ctl reload`");
         }
         if !held.facts.running {
@@ -223,6 +232,13 @@ impl Host {
 fn unwritten(why: String) -> wire::ApiError {
     wire::ApiError::new(wire::ErrorCode::Failed, format!("the group's record cannot be written: {why}"))
         .with_hint("free space in the state folder and try again")
+}
+
+/// The record is written and the change is under way; only that it outlives a crash of the host is not certain.
+fn unflushed(why: &str) -> wire::ApiError {
+    let text = format!("the change is under way, but it is not certain that it outlives a crash of the host: {why}");
+    wire::ApiError::new(wire::ErrorCode::Failed, text)
+        .with_hint("look at the disk of the state folder; `ctl status` shows how far the change is")
 }
 
 fn accepted(operation: wire::Operation, group: Option<&GroupName>, note: &str) -> wire::Accepted {

@@ -12,6 +12,7 @@ use socialweb_sys::cgroup::{Cgroup, Usage};
 use socialweb_sys::spawn::Command;
 use socialweb_wire as wire;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::OnceLock;
 
 /// The bounds of one group as the kernel has them. Made anew with the group's cgroup.
@@ -61,13 +62,20 @@ impl InForce {
         let reasons: BTreeSet<&str> = reasons.map(String::as_str).filter(|r| !r.is_empty()).collect();
         let reasons: Vec<&str> = reasons.into_iter().collect();
         let why = match reasons.is_empty() {
-            true => {
-                "no cgroup controller for them reaches the group; run the daemon as a unit with Delegate=yes".into()
-            }
+            true => no_controller(Path::new("/run/systemd/system").is_dir()),
             false => reasons.join("; "),
         };
         Some(format!("bounds of group {group} are not in force: {}: {why}", missing.join(", ")))
     }
+}
+
+/// What to do about a controller that does not reach the groups; `systemd`: this host is run by it.
+fn no_controller(systemd: bool) -> String {
+    let fix = match systemd {
+        true => "run the daemon as a unit with Delegate=yes",
+        false => "start it in a cgroup2 folder that has them",
+    };
+    format!("no cgroup controller for them reaches the group; {fix} (`ctl doctor` says more)")
 }
 
 fn named(of: Option<&ComponentName>, key: &str) -> String {
@@ -340,10 +348,8 @@ mod tests {
         assert_eq!(state.bounds(), [("kine.cpu".to_string(), 500), ("kine.memory_max".into(), 1 << 20)].into());
         assert_eq!(state.missing(), ["kine.pids_max"]);
         let text = state.warning(&group()).unwrap();
-        assert!(
-            text.contains("group demo") && text.contains("kine.pids_max") && text.contains("Delegate=yes"),
-            "{text}"
-        );
+        assert!(text.contains("group demo") && text.contains("kine.pids_max") && text.contains("ctl doctor"), "{text}");
+        assert!(no_controller(true).contains("Delegate=yes") && no_controller(false).contains("cgroup2 folder"));
     }
 
     #[test]

@@ -215,7 +215,7 @@ pub(crate) struct Host {
     /// What a person should know, from the start.
     pub warnings: Vec<String>,
     /// What was wrong with the sources when they were last read.
-    pub source_problems: Vec<String>,
+    pub sources: status::Sources,
     pub env: Env,
     pub flags: Overrides,
     pub binaries: Binaries,

@@ -19,8 +19,12 @@ impl Host {
         for problem in &plan.problems {
             self.warn(None, problem.to_string());
         }
-        let changed: usize = plan.groups.len();
-        self.say_host(format!("configuration read: {changed} groups change, {} problems", plan.problems.len()));
+        let changed = match plan.groups.len() {
+            1 => "1 group changes".to_string(),
+            n => format!("{n} groups change"),
+        };
+        let problems = wire::counted(plan.problems.len(), "problem");
+        self.say_host(format!("configuration read: {changed}, {problems}"));
         self.port.changed();
     }
 
@@ -38,11 +42,12 @@ impl Host {
         if loaded.declared.state != SourceState::Read {
             // Nothing was done: for whoever asked that is an error.
             plan.problems.iter_mut().for_each(|p| p.severity = wire::Severity::Error);
-            self.source_problems = plan.problems.iter().map(ToString::to_string).collect();
+            self.sources.problems = plan.problems.iter().map(ToString::to_string).collect();
             return plan;
         }
         if !dry_run {
             failpoint::reach("reload-read");
+            self.sources.faulty.clear();
             self.forget_declarations();
             self.may_be_empty = (self.may_be_empty || allow_empty) && loaded.declared.clusters.is_empty();
             self.apply_daemon(&loaded, &mut plan.problems);
@@ -52,7 +57,10 @@ impl Host {
         for entry in std::mem::take(&mut loaded.declared.clusters) {
             match entry {
                 Ok(cluster) => self.plan_cluster(&cluster, dry_run, &mut plan),
-                Err(error) => plan.problems.extend(error.findings.iter().map(problem)),
+                Err(error) => {
+                    let problems = error.findings.iter().map(problem).collect();
+                    self.plan_faulty(error.group.as_ref(), problems, dry_run, &mut plan);
+                }
             }
         }
         for group in &loaded.declared.absent {
@@ -75,7 +83,7 @@ impl Host {
     fn keep_problems(&mut self, plan: &wire::ReloadPlan) {
         let lasting =
             |p: &&wire::Problem| p.severity == wire::Severity::Error || Path::new(&p.file) == self.paths.config;
-        self.source_problems = plan.problems.iter().filter(lasting).map(ToString::to_string).collect();
+        self.sources.problems = plan.problems.iter().filter(lasting).map(ToString::to_string).collect();
     }
 
     fn load(&self, may_be_empty: bool) -> Result<Loaded, config::ConfigError> {
@@ -119,7 +127,7 @@ impl Host {
         let group = &cluster.name;
         let expanded = match self.expand(cluster, dry_run) {
             Ok(expanded) => expanded,
-            Err(problems) => return plan.problems.extend(problems),
+            Err(problems) => return self.plan_faulty(Some(group), problems, dry_run, plan),
         };
         let held = self.groups.get(group);
         let old = held.and_then(|h| h.machine.spec().filter(|_| h.machine.is_declared())).cloned();
@@ -141,7 +149,8 @@ impl Host {
         self.plan_cluster(cluster, false, &mut plan);
         if plan.problems.iter().all(|p| p.severity != wire::Severity::Error) {
             let file = cluster.source.path().display().to_string();
-            self.source_problems.retain(|problem| !problem.starts_with(&file));
+            self.sources.problems.retain(|problem| !problem.starts_with(&file));
+            self.sources.faulty.remove(&cluster.name);
             self.say_host(format!("group {} is declared after all", cluster.name));
         }
     }

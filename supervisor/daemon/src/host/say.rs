@@ -2,8 +2,8 @@
 
 use super::Host;
 use crate::manager::Manager;
-use socialweb_core::{Birth, Cause, ComponentName, End, Event, GroupName, GroupView, Phase, Receipt};
-use socialweb_wire::{EventLine, Level};
+use socialweb_core::{Birth, Cause, ComponentName, End, Event, GroupName, GroupView, Phase, Receipt, Role};
+use socialweb_wire::{EventLine, Level, counted};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -11,6 +11,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub(crate) fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A number of things that something was done to.
+fn were(n: usize, noun: &str) -> String {
+    format!("{} {}", counted(n, noun), if n == 1 { "was" } else { "were" })
 }
 
 impl Host {
@@ -32,7 +37,8 @@ impl Host {
         level: Level,
         text: String,
     ) {
-        let (name, part) = (group.map(GroupName::as_str).unwrap_or(""), component.as_deref().unwrap_or(""));
+        // A field without a value is left out of the line.
+        let (name, part) = (group.map(GroupName::as_str), component.as_deref());
         match level {
             Level::Error => tracing::error!(group = name, component = part, "{text}"),
             Level::Warning => tracing::warn!(group = name, component = part, "{text}"),
@@ -58,7 +64,7 @@ impl Host {
             Event::Stop { why } => (Level::Info, format!("stop: {why}")),
             Event::Restart { why, .. } => (Level::Info, format!("restart: {why}")),
             Event::SurvivorsReaped { found } if !found.is_empty() => {
-                (Level::Warning, format!("{} processes of an earlier run were ended", found.len()))
+                (Level::Warning, format!("of an earlier run, {} ended", were(found.len(), "process")))
             }
             Event::SurvivorsStuck { what } | Event::GroupStuck { what } => (Level::Error, what.clone()),
             Event::Lingers { what, .. } => (Level::Warning, format!("killed, and still there: {what}")),
@@ -78,6 +84,12 @@ impl Host {
 
     /// The one record of an end. What nobody here wanted is worth a look.
     pub(super) fn say_end(&mut self, group: &GroupName, component: &ComponentName, birth: Birth, end: &End) {
+        // A task that did its work, or a one-shot: no crash, and not to be taken for one.
+        if let Some(role) = self.groups.get(group).and_then(|held| held.machine.done_of(component, birth)) {
+            let what = if role == Role::Main { "done".to_string() } else { format!("{role} is done") };
+            let text = format!("{what} ({})", end.status);
+            return self.say(Some(group), Some(component.to_string()), Some(birth.0), Level::Info, text);
+        }
         let loud = end.traces.oom_kills > 0 || end.traces.core_dumped || end.by == Cause::Unknown;
         let level = if loud { Level::Warning } else { Level::Info };
         self.say(Some(group), Some(component.to_string()), Some(birth.0), level, format!("ended with {end}"));
@@ -111,8 +123,8 @@ impl Host {
     pub(super) fn say_receipt(&mut self, group: &GroupName, receipt: &Receipt) {
         let json = serde_json::to_string(receipt).unwrap_or_default();
         tracing::info!(group = group.as_str(), receipt = json.as_str(), "receipt");
-        let (n, ms) = (receipt.components.len(), receipt.elapsed_ms);
-        let text = format!("down in {ms} ms, {n} components proven gone: {}", receipt.why);
+        let (n, ms) = (counted(receipt.components.len(), "component"), receipt.elapsed_ms);
+        let text = format!("down in {ms} ms, {n} proven gone: {}", receipt.why);
         self.say(Some(group), None, None, Level::Info, text);
     }
 
@@ -123,8 +135,8 @@ impl Host {
         }
         let count = |phase: Phase| self.groups.values().filter(|h| h.view.phase == phase).count();
         let text = format!(
-            "{} groups: {} ready, {} starting, {} degraded, {} unavailable",
-            self.groups.len(),
+            "{}: {} ready, {} starting, {} degraded, {} unavailable",
+            counted(self.groups.len(), "group"),
             count(Phase::Ready),
             count(Phase::Starting) + count(Phase::Sweeping),
             count(Phase::Degraded),

@@ -5,28 +5,39 @@ use super::{Containment, Facts, Held, Host};
 use crate::admin::convert;
 use crate::config::{ClusterConfig, Expanded};
 use crate::logs::{Counters, Source};
-use socialweb_core::{GroupName, Phase};
+use socialweb_core::{Birth, Group, GroupName, Phase};
 use socialweb_sys::cgroup::{Cgroup, Tree};
 use socialweb_sys::process::{self, Stat};
 use socialweb_wire as wire;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
 /// Above this a tenant's datastore is worth a warning. A fresh one has 2 MiB; the reports of trouble begin at 4 GiB.
 const DATASTORE_LARGE: u64 = 1 << 30;
 
+/// What was wrong with the sources when they were last read.
+#[derive(Debug, Default)]
+pub(crate) struct Sources {
+    /// For status, each a sentence.
+    pub problems: Vec<String>,
+    /// Groups whose file cannot be used, each with the first thing that is wrong and its place.
+    pub faulty: BTreeMap<GroupName, String>,
+}
+
 impl Host {
     pub(super) fn status(&self, group: Option<&GroupName>) -> Result<wire::HostStatus, wire::ApiError> {
-        if let Some(group) = group {
+        if let Some(group) = group.filter(|group| !self.sources.faulty.contains_key(group)) {
             self.known(group)?;
         }
         let groups = self.groups.iter().filter(|(name, _)| group.is_none_or(|g| g == *name));
         let shown = groups.filter(|(_, held)| held.view.phase != Phase::Absent);
         let counters: HashMap<_, _> = self.logs.all_counters().into_iter().collect();
-        let groups: Vec<wire::GroupStatus> = shown.map(|(_, held)| self.group_status(held, &counters)).collect();
+        let mut groups: Vec<wire::GroupStatus> = shown.map(|(_, held)| self.group_status(held, &counters)).collect();
+        groups.extend(self.faulty_groups().filter(|g| group.is_none_or(|asked| asked.as_str() == g.name)));
+        groups.sort_by(|a, b| a.name.cmp(&b.name));
         let mut warnings = self.warnings.clone();
-        warnings.extend(self.source_problems.iter().cloned());
+        warnings.extend(self.sources.problems.iter().cloned());
         warnings.extend(self.owed.summary());
         warnings.extend(self.moved_warning());
         warnings.extend(self.support.problems().iter().cloned());
@@ -52,6 +63,41 @@ impl Host {
             dropped_events: self.groups.values().filter_map(|h| h.log.as_ref()).map(|l| l.lost()).sum(),
             warnings,
             groups,
+        })
+    }
+
+    /// Nothing of a faulty file is used (law L7). What that means for its group is said, and shown for as long as it is so.
+    pub(super) fn plan_faulty(
+        &mut self,
+        group: Option<&GroupName>,
+        mut problems: Vec<wire::Problem>,
+        dry_run: bool,
+        plan: &mut wire::ReloadPlan,
+    ) {
+        if let (Some(group), Some(last)) = (group, problems.last_mut()) {
+            let declared = self.groups.get(group).is_some_and(|held| held.machine.is_declared());
+            last.hint = match declared {
+                true => format!("group {group} stays as it is"),
+                false => format!("group {group} is not started"),
+            };
+        }
+        if let (false, Some(group), Some(first)) = (dry_run, group, problems.first()) {
+            self.sources.faulty.insert(group.clone(), first.place_and_message());
+        }
+        plan.problems.extend(problems);
+    }
+
+    /// Groups that would be here if their file could be used: there is no machine for them, or one that was never told.
+    fn faulty_groups(&self) -> impl Iterator<Item = wire::GroupStatus> {
+        let absent = |name: &GroupName| self.groups.get(name).is_none_or(|held| held.view.phase == Phase::Absent);
+        self.sources.faulty.iter().filter(move |(name, _)| absent(name)).map(|(name, fault)| {
+            let mut status = match self.groups.get(name) {
+                Some(held) => convert::group_status(&held.view, self.clock.now()),
+                None => convert::group_status(&Group::new(name.clone(), 0, Birth(0)).view(), self.clock.now()),
+            };
+            status.reason = format!("its file cannot be used: {fault}");
+            status.declared = true;
+            status
         })
     }
 

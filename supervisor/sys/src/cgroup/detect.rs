@@ -85,7 +85,7 @@ impl Support {
             }
             Support::NoControllers { root, .. } => format!(
                 "cgroup2 subtree {} is ours, without controllers: kill, freeze and cpu time work, limits and io counters do not \
-                 (a systemd unit gets them with Delegate=yes)",
+                 (under systemd a unit gets them with Delegate=yes; else the cgroups above must hand them down)",
                 root.display()
             ),
             Support::None { why } => format!(

@@ -61,6 +61,7 @@ pub fn group(name: &str, phase: wire::Phase) -> wire::GroupStatus {
             restarts: 1,
             last_exit: None,
             last_end: None,
+            last_end_s: None,
             rss_bytes: Some(46 << 20),
             cpu_usec: Some(1_500_000),
             usage: Default::default(),
