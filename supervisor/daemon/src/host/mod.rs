@@ -16,10 +16,8 @@
 //! - [`watch`] - readiness, liveness, progress, notify datagrams.
 //! - [`reload`] - sources become declarations.
 //! - [`answer`] - what people ask through the admin socket; [`status`] and [`feeds`] - what they are told.
-//! - [`drill`] - begins the nasty cases.
-//! - [`shutdown`] - the way out.
-//! - [`keep`] - what is taken from under a running daemon.
-//! - [`old`] - what is ours alone, and what an earlier run had elsewhere.
+//! - [`drill`] - begins the nasty cases. [`shutdown`] - the way out.
+//! - [`keep`] - what is taken from under a running daemon. [`old`] - what is ours alone, and what an earlier run had elsewhere.
 //! - [`owed`] - what is still to be written, and what is written beside the loop.
 //! - [`say`] - events and status for people, journal and systemd.
 
