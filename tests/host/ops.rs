@@ -286,10 +286,9 @@ fn no_cluster_file_may_have_the_drills_name() {
     let mut daemon = Daemon::started(SUPERVISOR, &[("socialweb-drill", STEADY), ("steady", STEADY)]);
     daemon.wait_phase("steady", Phase::Ready);
     let status = daemon.status();
-    assert!(
-        status.group("socialweb-drill").is_none() && status.warnings.iter().any(|w| w.contains("ctl drill")),
-        "{status:#?}"
-    );
+    let refused = status.group("socialweb-drill").unwrap();
+    assert!(refused.phase == Phase::Absent && refused.reason.contains("ctl drill"), "{status:#?}");
+    assert!(status.warnings.iter().any(|w| w.contains("ctl drill")), "{status:#?}");
     daemon.stop();
 }
 

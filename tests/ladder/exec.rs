@@ -18,7 +18,8 @@ impl Held {
     /// None where the kernel or this account cannot.
     fn new(stage: &Stage) -> Option<Held> {
         let path = stage.daemon.dir.join("held");
-        std::fs::copy("/bin/sleep", &path).unwrap();
+        // Not by this process: a child that another test has just made would hold it open for writing, and it would be busy.
+        assert!(std::process::Command::new("cp").arg("/bin/sleep").arg(&path).status().unwrap().success());
         let init = InitFlags::FAN_CLASS_CONTENT | InitFlags::FAN_CLOEXEC | InitFlags::FAN_NONBLOCK;
         let group = Fanotify::init(init, EventFFlags::O_RDONLY | EventFFlags::O_CLOEXEC).ok()?;
         let mask = MaskFlags::FAN_OPEN_EXEC_PERM;

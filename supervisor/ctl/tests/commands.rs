@@ -395,9 +395,7 @@ async fn a_group_never_stopped_has_no_receipt() {
 #[tokio::test]
 async fn the_tree_of_all_asks_for_each_group() {
     let tree = json!({"group": "demo", "components": [], "strays": []});
-    let steps = vec![
-        ("GET /v1/status", Answer::Body(200, status("Ready", 3))),
-        ("GET /v1/groups/demo/tree", Answer::Body(200, tree)),
-    ];
+    let all = ("GET /v1/status", Answer::Body(200, status("Ready", 3)));
+    let steps = vec![all, ("GET /v1/groups/demo/tree", Answer::Body(200, tree))];
     Daemon::new(steps).check("tree -o json", Exit::Done).await;
 }
