@@ -2,9 +2,10 @@
 //! room. No group goes down for it.
 
 use crate::scene::{GROUP, Manners, Scene};
-use crate::support::{Daemon, own_ports, skip, wait_for};
+use crate::support::{Daemon, long, own_ports, skip, wait_for};
 use crate::{STEADY, SUPERVISOR};
 use nix::mount::{MsFlags, mount, umount};
+use nix::sys::signal::Signal;
 use socialweb_wire::Phase;
 use std::fs;
 use std::io::Write;
@@ -114,6 +115,33 @@ fn many_new_groups_cost_a_few_flushes_of_the_leases_and_not_one_each() {
     }
     let leases = json(&daemon.state().join("leases.json"))["leases"].clone();
     assert_eq!(leases.as_object().map(|l| l.len()), Some(names.len()), "{leases}");
+    daemon.stop();
+    daemon.assert_nothing_left();
+}
+
+/// Its flush of the leases never ends; groups are stopped and proven empty all the same, and the daemon does not wait for ever.
+#[test]
+fn a_disk_that_answers_no_more_holds_up_neither_a_stop_nor_the_end() {
+    if !long("a_disk_that_answers_no_more_holds_up_neither_a_stop_nor_the_end") {
+        return;
+    }
+    let text = STEADY.replace("argv", "ports = [\"web\"]\nargv");
+    let mut daemon = Daemon::new(SUPERVISOR, &[("steady", &text)]);
+    daemon.set_env("SOCIALWEB_FAILPOINT", Some("leases-written:2=hang"));
+    daemon.start();
+    daemon.wait_phase("steady", Phase::Ready);
+    daemon.write_cluster("late", &text);
+    daemon.ctl_ok(&["reload"]);
+    daemon.ctl_ok(&["restart", "steady"]);
+    daemon.ctl_ok(&["stop", "steady"]);
+    let late = daemon.group("late");
+    assert!(late.phase != Phase::Ready && late.components.iter().all(|c| c.pid.is_none()), "{late:#?}");
+    daemon.signal(Signal::SIGTERM);
+    assert!(!daemon.wait_status().success(), "{}", daemon.log());
+    assert!(daemon.log().contains("does not answer"), "{}", daemon.log());
+    daemon.set_env("SOCIALWEB_FAILPOINT", None);
+    daemon.start();
+    daemon.wait_phase("late", Phase::Ready);
     daemon.stop();
     daemon.assert_nothing_left();
 }

@@ -12,7 +12,7 @@ use socialweb_daemon::state_id;
 use socialweb_wire::{GroupStatus, HostStatus, Phase, Receipt};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The account nobody.
@@ -243,13 +243,14 @@ impl Daemon {
     }
 
     pub fn wait_end(&mut self) {
+        let ended = self.wait_status();
+        assert!(ended.success(), "the daemon ended with {ended:?}:\n{}", self.log());
+    }
+
+    /// Waits for the end, whichever.
+    pub fn wait_status(&mut self) -> ExitStatus {
         let mut child = self.child.take().unwrap();
-        let mut ended = None;
-        wait_for("the daemon ends", || {
-            ended = child.try_wait().unwrap();
-            ended.map(|_| ())
-        });
-        assert!(ended.unwrap().success(), "the daemon ended with {ended:?}:\n{}", self.log());
+        wait_for("the daemon ends", || child.try_wait().unwrap())
     }
 
     pub fn ctl(&self, args: &[&str]) -> Output {

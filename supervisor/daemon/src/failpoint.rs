@@ -1,8 +1,9 @@
 //! Named places at which a test kills, stops or starves the daemon: the proof that a crash at any step loses nothing.
 //!
 //! `SOCIALWEB_FAILPOINT=NAME[:N][=WHAT]`, several parted by commas. WHAT is `kill` (SIGKILL of the daemon itself, the
-//! default), `stop` (SIGSTOP), both at the N-th time the place is reached (default 1); or `enospc`: the first N tries of
-//! a write fail as on a full disk, and those of a new thread as on a host that has no room for one.
+//! default), `stop` (SIGSTOP) or `hang` (the thread never goes on, as in a call to a dead disk), each at the N-th time the
+//! place is reached (default 1); or `enospc`: the first N tries of a write fail as on a full disk, and those of a new
+//! thread as on a host that has no room for one.
 //!
 //! Only in debug builds. A release build has no trace of it: the variables mean nothing there.
 
@@ -96,6 +97,7 @@ mod armed {
     pub(super) enum What {
         Kill,
         Stop,
+        Hang,
         Enospc,
     }
 
@@ -119,6 +121,7 @@ mod armed {
         let what = match what {
             "kill" => What::Kill,
             "stop" => What::Stop,
+            "hang" => What::Hang,
             "enospc" => What::Enospc,
             _ => return None,
         };
@@ -155,6 +158,11 @@ mod armed {
         let count = hit(state, name);
         let due = |a: &&Armed| a.name == name && a.n == count && a.what != What::Enospc;
         if let Some(armed) = state.armed.iter().find(due) {
+            if armed.what == What::Hang {
+                loop {
+                    std::thread::park();
+                }
+            }
             let signal = if armed.what == What::Kill { nix::libc::SIGKILL } else { nix::libc::SIGSTOP };
             if let Ok(Some(own)) = socialweb_sys::PidFd::open(std::process::id()) {
                 let _ = own.send(signal);
@@ -229,6 +237,7 @@ mod tests {
         assert_eq!(parse("spawned"), armed("spawned", 1, What::Kill));
         assert_eq!(parse("spawned:3"), armed("spawned", 3, What::Kill));
         assert_eq!(parse("spawned=stop"), armed("spawned", 1, What::Stop));
+        assert_eq!(parse("leases-written:2=hang"), armed("leases-written", 2, What::Hang));
         assert_eq!(parse("disk-record:2=enospc"), armed("disk-record", 2, What::Enospc));
         for bad in ["spawned:0", "spawned:x", "spawned=burn"] {
             assert_eq!(parse(bad), None, "{bad}");
