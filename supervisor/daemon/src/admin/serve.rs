@@ -57,7 +57,7 @@ const HEAD_BYTES: usize = 8 * 1024;
 const DOORSTEP: usize = 16;
 
 /// Somebody may remove the socket's file: it is missed this soon.
-const LOOK_EVERY: Duration = Duration::from_secs(3);
+const LOOK_EVERY: Duration = Duration::from_secs(15);
 
 /// How long a refused peer may take to hear why.
 const REFUSAL: Duration = Duration::from_secs(1);

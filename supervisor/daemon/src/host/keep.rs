@@ -1,4 +1,4 @@
-//! What somebody else can take from under a running daemon, looked at every few seconds: its notify socket is bound again
+//! What somebody else can take from under a running daemon, looked at several times a minute: its notify socket is bound again
 //! (the admin server looks after its own), and a state folder that was moved away is told.
 
 use super::Host;
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Between two looks: rare enough to cost nothing, soon enough for a person who wonders.
-pub(super) const LOOK_EVERY: Duration = Duration::from_secs(3);
+pub(super) const LOOK_EVERY: Duration = Duration::from_secs(15);
 
 /// What was seen at the last look.
 #[derive(Debug, Default)]

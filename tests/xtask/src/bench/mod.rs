@@ -80,7 +80,7 @@ pub fn bench(args: &Args) -> Result<()> {
         rows.extend(match what {
             What::Ready => ready::measure(&repo, runs)?,
             What::Spawn => spawn::measure(&repo, runs)?,
-            What::Idle => spawn::idle(&repo)?,
+            What::Idle => spawn::idle(&repo, runs)?,
             What::Flood => flood::measure(&repo, runs)?,
         });
     }

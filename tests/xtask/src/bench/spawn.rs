@@ -40,16 +40,22 @@ pub fn measure(repo: &Repo, runs: usize) -> Result<Vec<Row>> {
     Ok(vec![start, pss])
 }
 
-/// Measures the same daemon at rest: no liveness probe, no watchdog.
-pub fn idle(repo: &Repo) -> Result<Vec<Row>> {
-    let (daemon, _) = up(repo)?;
-    // The last events of the start are still on their way to disk.
-    thread::sleep(Duration::from_secs(2));
-    let before = cpu_ticks(daemon.pid())?;
-    println!("    watching it idle for {} s", IDLE.as_secs());
-    thread::sleep(IDLE);
-    let ticks = cpu_ticks(daemon.pid())? - before;
-    daemon.stop()?;
+/// Measures the same daemon at rest: no liveness probe, no watchdog. A look at its own files now and then is all that it does,
+/// and such a look can be the one that completes a tick of all before it: so the median counts here too.
+pub fn idle(repo: &Repo, runs: usize) -> Result<Vec<Row>> {
+    let mut seen = Vec::new();
+    for run in 1..=runs {
+        let (daemon, _) = up(repo)?;
+        // The last events of the start are still on their way to disk.
+        thread::sleep(Duration::from_secs(2));
+        let before = cpu_ticks(daemon.pid())?;
+        thread::sleep(IDLE);
+        seen.push(cpu_ticks(daemon.pid())? - before);
+        daemon.stop()?;
+        println!("    run {run} of {runs}: {} ticks in {} s", seen[run - 1], IDLE.as_secs());
+    }
+    seen.sort_unstable();
+    let ticks = seen[seen.len() / 2];
     Ok(vec![Row::limit("CPU ticks in 30 s, 500 groups idle", ticks.to_string(), "0", ticks == 0)])
 }
 
