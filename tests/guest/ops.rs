@@ -21,6 +21,8 @@ fn doctor_finds_nothing_wrong_with_an_installation_by_the_book() {
         let check = found.checks.iter().find(|check| check.name == name);
         assert!(check.is_some_and(|check| check.health == Health::Ok), "{name}: {found:#?}");
     }
+    // What the drop-in says, as journald was told it.
+    assert!(found.checks.iter().any(|check| check.name == "journal" && check.text.contains("1000000")), "{found:#?}");
     unit.stop();
 }
 

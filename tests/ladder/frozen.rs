@@ -10,7 +10,7 @@ const PARK: &str = "exec sleep 100000";
 in_worlds!(who_froze_itself_follows_the_stop_signal: with_cgroups, as_nobody_in_a_delegated_subtree);
 
 fn who_froze_itself_follows_the_stop_signal(stage: Stage) {
-    let plain = component("plain", &format!("echo 1 > $run/cgroup.freeze; {PARK}"), LONG);
+    let plain = component("plain", &format!("echo 1 > $run/cgroup.freeze; touch woken; {PARK}"), LONG);
     let nested = "mkdir -p $run/a/b && echo $$ > $run/a/b/cgroup.procs; echo $$ > there";
     let nested = component("nested", &format!("{nested}; {PARK}"), LONG);
     let stage = stage.started("troubled", &group(&[plain, nested]));
@@ -22,6 +22,8 @@ fn who_froze_itself_follows_the_stop_signal(stage: Stage) {
         wait_frozen(cgroup);
     }
     stage.stop("troubled");
+    // The signal was there before the thaw: what it would have done next it did not do.
+    assert!(!stage.dir("troubled", "plain").join("woken").exists(), "{}", stage.daemon.log());
     let receipt = stage.daemon.receipts("troubled").pop().unwrap();
     assert!(receipt.components.iter().all(|c| c.rung == Rung::Signal), "{receipt:#?}");
     stage.end();

@@ -1,5 +1,5 @@
-//! What somebody else can take from under a running daemon, looked at several times a minute: its notify socket is bound again
-//! (the admin server looks after its own), and a state folder that was moved away is told.
+//! What somebody else can take from under a running daemon, looked at several times a minute: its notify socket is bound
+//! again (the admin server looks after its own), and a state folder that was moved away is told.
 
 use super::Host;
 use super::drive::Inlets;

@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 const A_MOMENT: Duration = Duration::from_secs(1);
 
 impl Host {
-    /// Signals the leader of the run through its pidfd, and lets it run. In this order, so that to follow is the first that it does when it runs
-    /// again; a frozen or stopped process keeps what it cannot take pending.
+    /// Signals the leader of the run through its pidfd, and lets it run. In this order, so that to follow is the first that
+    /// it does when it runs again; a frozen or stopped process keeps what it cannot take pending.
     pub(super) fn signal_run(&mut self, key: &Key, signal: i32) {
         let signal = if mutant!("l3-killed-unasked") { nix::libc::SIGKILL } else { signal };
         self.send(key, signal);
